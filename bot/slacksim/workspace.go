@@ -1,0 +1,146 @@
+package slacksim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options says what the workspace and its one app look like. The zero value is usable.
+type Options struct {
+	// TeamID and TeamName are the workspace; they default to T0DEMO and Demo.
+	TeamID, TeamName string
+	// EnterpriseID is set for a workspace inside a Grid organisation; empty means a standalone workspace.
+	EnterpriseID string
+	// AppID, BotUserID and BotID are the app, its bot user (a person record in users.info) and its bot record
+	// (the bot_id of messages). They default to A0DEMO, U0BOT and B0BOT.
+	AppID, BotUserID, BotID string
+	// BotName is the bot's display name; it defaults to countersign.
+	BotName string
+	// BotToken authenticates the Web API; it defaults to xoxb-demo. AppToken opens Socket Mode; it defaults to xapp-demo.
+	BotToken, AppToken string
+	// SigningSecret signs interactions; it defaults to demo-signing-secret.
+	SigningSecret string
+	// InteractivityURL is the app's Request URL. It can be set later with SetInteractivityURL. While a Socket Mode
+	// client is connected, interactions go there instead.
+	InteractivityURL string
+	// Scopes are the bot token's scopes. Nil means all that the simulated methods need.
+	Scopes []string
+	// RateLimits turns Slack's documented rate limits on. Off by default, so that tests that are about something else can be fast.
+	RateLimits bool
+	// Addr is where Start listens; it must be a loopback address and defaults to 127.0.0.1:0, a free port.
+	Addr string
+	// Now is the workspace's clock: message timestamps, trigger and response_url lifetimes, rate limits, signatures. Nil means time.Now.
+	Now func() time.Time
+	// Logger gets one line per API call and delivery, without tokens or payloads. Nil means none.
+	Logger *slog.Logger
+}
+
+// Workspace is the simulated Slack workspace. All methods are safe for concurrent use.
+type Workspace struct {
+	options Options
+	scopes  []string
+	now     func() time.Time
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	changed chan struct{}
+	url     string
+	target  string
+}
+
+// New makes an empty workspace: its bot user exists, nobody else, and no channels.
+func New(options Options) *Workspace {
+	defaultTo := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	defaultTo(&options.TeamID, "T0DEMO")
+	defaultTo(&options.TeamName, "Demo")
+	defaultTo(&options.AppID, "A0DEMO")
+	defaultTo(&options.BotUserID, "U0BOT")
+	defaultTo(&options.BotID, "B0BOT")
+	defaultTo(&options.BotName, "countersign")
+	defaultTo(&options.BotToken, "xoxb-demo")
+	defaultTo(&options.AppToken, "xapp-demo")
+	defaultTo(&options.SigningSecret, "demo-signing-secret")
+	defaultTo(&options.Addr, "127.0.0.1:0")
+	w := &Workspace{
+		options: options,
+		now:     options.Now,
+		log:     options.Logger,
+		changed: make(chan struct{}),
+		target:  options.InteractivityURL,
+	}
+	if w.now == nil {
+		w.now = time.Now
+	}
+	if w.log == nil {
+		w.log = slog.New(slog.DiscardHandler)
+	}
+	return w
+}
+
+// Options returns the options in use, with defaults filled in, so that a test can configure the app from them.
+func (w *Workspace) Options() Options { return w.options }
+
+// SetURL tells a workspace that is served by something other than Start where it is reachable, such as
+// http://127.0.0.1:4000. It is needed for response_url and Socket Mode addresses.
+func (w *Workspace) SetURL(url string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.url = strings.TrimRight(url, "/")
+}
+
+// APIURL is what a Slack client takes as its API address, with the trailing slash: http://127.0.0.1:4000/api/.
+func (w *Workspace) APIURL() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.url + "/api/"
+}
+
+// SetInteractivityURL sets the app's Request URL, where interactions are sent while no Socket Mode client is connected.
+func (w *Workspace) SetInteractivityURL(url string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.target = url
+}
+
+// Changed returns a channel that is closed at the next change of anything the workspace holds (messages, views, calls,
+// connections, consoles). Take it, then read, then wait on it: a change in between isn't missed.
+func (w *Workspace) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+// Wait returns nil once condition is true, checking it now and after each change. When ctx ends first, it returns ctx's error.
+func (w *Workspace) Wait(ctx context.Context, condition func() bool) error {
+	for {
+		changed := w.Changed()
+		if condition() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the workspace: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// ring wakes everyone who waits on Changed. The caller holds mu.
+func (w *Workspace) ring() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// Handler serves the Web API, Socket Mode, response URLs and the page. It refuses requests whose Host isn't a loopback name.
+func (w *Workspace) Handler() http.Handler {
+	panic("API sketch")
+}
