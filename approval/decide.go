@@ -1,0 +1,159 @@
+package approval
+
+import (
+	"io"
+	"time"
+)
+
+// Ballot is a decision that an approver asks to have recorded: what they
+// decided, and what exactly they were shown.
+type Ballot struct {
+	Request ID
+	Version int
+	Digest  Digest
+	Verdict Verdict
+	Reason  string // may be empty; at most MaxReason characters
+	Surface Surface
+}
+
+func (b Ballot) check() error {
+	if b.Verdict != Approve && b.Verdict != Reject {
+		return invalid("verdict", "is %q; approve and reject are accepted", b.Verdict)
+	}
+	return checkText("reason", b.Reason, MaxReason)
+}
+
+// admits says why the ballot of this person doesn't count, before it matters
+// which roles they hold.
+func (r *Request) admits(who Approver, b Ballot) error {
+	if b.Verdict == Approve || r.Status != Pending {
+		if err := r.repeated(who, b); err != nil {
+			return err
+		}
+	}
+	if err := r.settled(); err != nil {
+		return err
+	}
+	if b.Version != r.Version || b.Digest != r.Digest {
+		return ErrStale
+	}
+	if b.Verdict == Approve && !r.Requirement.AllowSelf && r.own(who) {
+		return ErrSelf
+	}
+	return nil
+}
+
+// repeated is ErrRecorded if the person decided the same on the same version.
+func (r *Request) repeated(who Approver, b Ballot) error {
+	for _, d := range r.Decisions {
+		if d.Approver == who && d.Verdict == b.Verdict && d.Version == b.Version && d.Digest == b.Digest {
+			return ErrRecorded
+		}
+	}
+	return nil
+}
+
+// own reports whether the request is the person's own: the agent acts for them
+// or they edited it.
+func (r *Request) own(who Approver) bool {
+	if !r.ActsFor.IsZero() && r.ActsFor == who {
+		return true
+	}
+	for _, editor := range r.Editors {
+		if editor == who {
+			return true
+		}
+	}
+	return false
+}
+
+// decide records the ballot of a person whose standing was just looked up. A
+// reject is final; enough approvals approve.
+func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Time, applyWithin time.Duration, random io.Reader) error {
+	now = r.at(now)
+	if err := r.admits(who, b); err != nil {
+		return err
+	}
+	held := r.required(standing.Roles)
+	if len(held) == 0 {
+		return ErrNotApprover
+	}
+	receipt, err := newID("rcpt_", now, random)
+	if err != nil {
+		return err
+	}
+	r.Decisions = append(r.Decisions, Decision{
+		Receipt:  receipt,
+		Approver: who,
+		Verdict:  b.Verdict,
+		Reason:   b.Reason,
+		Surface:  b.Surface,
+		Version:  r.Version,
+		Digest:   r.Digest,
+		Roles:    held,
+		At:       now,
+	})
+	r.changed(now, "decision.recorded", who.String(), b.Surface, map[string]any{
+		"receipt": receipt,
+		"verdict": b.Verdict,
+		"reason":  b.Reason,
+		"roles":   held,
+	})
+	switch {
+	case b.Verdict == Reject:
+		r.Status = Rejected
+		r.Reason = b.Reason
+		r.DecidedAt, r.ClosedAt = now, now
+		r.record(now, "request.rejected", who.String(), b.Surface, nil)
+	case len(r.Missing()) == 0:
+		r.Status = Approved
+		r.DecidedAt = now
+		r.ApplyBy = now.Add(applyWithin)
+		r.record(now, "request.approved", who.String(), b.Surface, map[string]any{
+			"apply_by": timeText(r.ApplyBy),
+		})
+	}
+	return nil
+}
+
+// required keeps the memberships in roles that the requirement names.
+func (r *Request) required(held []Membership) []Membership {
+	var kept []Membership
+	for _, m := range held {
+		for _, want := range r.Requirement.Roles {
+			if want.Role == m.Role {
+				kept = append(kept, m)
+				break
+			}
+		}
+	}
+	return kept
+}
+
+// refuse records that a person tried to decide and why it didn't count.
+func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
+	r.record(r.at(now), "decision.refused", who.String(), b.Surface, map[string]any{
+		"verdict": b.Verdict,
+		"why":     why.Error(),
+	})
+}
+
+// edit replaces the payload by a person's, which makes the next version: what
+// was approved before doesn't count for it.
+func (r *Request) edit(who Approver, payload Payload, surface Surface, now time.Time) error {
+	now = r.at(now)
+	if err := r.settled(); err != nil {
+		return err
+	}
+	next, err := digest(r.Action, r.Environment, r.ToolPin, r.Version+1, payload)
+	if err != nil {
+		return err
+	}
+	previous := r.Digest
+	r.Version++
+	r.Digest = next
+	r.Payload = append(Payload(nil), payload...)
+	r.Editors = append(r.Editors, who)
+	r.changed(now, "request.edited", who.String(), surface, map[string]any{"previous_digest": previous.String()})
+	return nil
+}

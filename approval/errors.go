@@ -1,0 +1,63 @@
+package approval
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a caller can test for with errors.Is. A method that returns one of them
+// about a request it found also returns the request as it is now, so that the
+// caller can say who decided and when.
+var (
+	// ErrNotFound means there is no such request, or it is another agent's.
+	ErrNotFound = errors.New("there is no such request")
+	// ErrPending means that nobody has decided yet.
+	ErrPending = errors.New("the request is still waiting for a decision")
+	// ErrDecided means that the request was approved or rejected before.
+	ErrDecided = errors.New("the request is already decided")
+	// ErrExpired means that the deadline passed first. Nobody refused.
+	ErrExpired = errors.New("the request has expired")
+	// ErrApplied means that the approval was used; it works once.
+	ErrApplied = errors.New("the approval was already used")
+	// ErrNotApplied means that an outcome was reported for a request that
+	// nobody has claimed.
+	ErrNotApplied = errors.New("the request was not applied")
+	// ErrRejected means that a person rejected the request, or that what was
+	// approved no longer counts.
+	ErrRejected = errors.New("the request was rejected")
+	// ErrStale means that the decision was made on another version or digest
+	// than the request has now.
+	ErrStale = errors.New("the request has changed since it was shown")
+	// ErrRecorded means that the same person decided the same before; nothing
+	// was changed.
+	ErrRecorded = errors.New("this decision is already recorded")
+	// ErrNotApprover means that the person holds none of the required roles.
+	ErrNotApprover = errors.New("this person holds none of the required roles")
+	// ErrSelf means that the agent acts for the person, or the person edited
+	// the request, so their approval doesn't count.
+	ErrSelf = errors.New("nobody approves their own request")
+	// ErrIneligible means that the account may never decide: a bot, a guest, a
+	// deactivated account, or a person of another workspace.
+	ErrIneligible = errors.New("this account can't decide")
+	// ErrUnverified means that it couldn't be checked who the person is or
+	// which roles they hold. Nothing was decided; trying again may work.
+	ErrUnverified = errors.New("the person's account or roles could not be checked")
+	// ErrUnavailable means that the store can't take the change now: the disk
+	// is full, or the database is locked or closed. Nothing was changed.
+	ErrUnavailable = errors.New("the store can't save changes now")
+	// ErrToken means that a token is unknown or revoked.
+	ErrToken = errors.New("the token is unknown or revoked")
+)
+
+// InputError says which input field was refused and what would be accepted.
+type InputError struct {
+	Field   string // the name as the caller wrote it, such as "payload"
+	Problem string // what is wrong and what is accepted
+}
+
+// Error is "FIELD: PROBLEM".
+func (e *InputError) Error() string { return e.Field + ": " + e.Problem }
+
+func invalid(field, format string, args ...any) *InputError {
+	return &InputError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,319 @@
+package approval
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/countersign/countersign/audit"
+	"github.com/countersign/countersign/policy"
+)
+
+// Request is one frozen action that awaits a decision or holds an outcome.
+// Agents' words (Purpose, Action, Target, Environment, StatedCount, Reversible)
+// are shown and ruled on, and never trusted for authority.
+type Request struct {
+	ID      ID
+	Agent   string
+	ActsFor Approver // the person the agent acted for when it asked; zero if nobody
+
+	Purpose     string
+	Action      string // empty if not stated
+	Target      string // empty if not stated
+	Environment string // empty if not stated, which is treated as production
+	StatedCount *int64 // nil if not stated
+	Reversible  *bool  // nil if not stated
+	Payload     Payload
+	ToolPin     string // the pinned definition of the tool; empty for tools that the server doesn't run
+
+	Version int // starts at 1; an edit makes the next
+	Digest  Digest
+
+	Tier        policy.Tier
+	Requirement policy.Requirement
+	Rules       []policy.FiredRule
+
+	Status    Status
+	Reason    string // why it is rejected, in words; empty otherwise
+	Decisions []Decision
+	Editors   []Approver // who edited it, in order
+	Execution *Execution // nil until it is applied
+
+	CreatedAt time.Time // all times are UTC, to the millisecond
+	ExpiresAt time.Time // deciding ends here
+	DecidedAt time.Time // zero until approved or rejected
+	ApplyBy   time.Time // applying ends here; zero until approved
+	ClosedAt  time.Time // when the final status was reached; zero before
+	UpdatedAt time.Time // the last change
+
+	Revision int64 // counts every change of the request; the compare-and-swap is on it
+
+	events []audit.Event
+}
+
+// Decision is one approver's verdict on one version.
+type Decision struct {
+	Receipt  string // "rcpt_" and 32 hexadecimal digits
+	Approver Approver
+	Verdict  Verdict
+	Reason   string // the approver's words; may be empty
+	Surface  Surface
+	Version  int
+	Digest   Digest
+	Roles    []Membership // the required roles the approver held, and why
+	At       time.Time
+}
+
+// Membership says that a person holds a role, and through what.
+type Membership struct {
+	Role string `json:"role"`
+	Via  string `json:"via"` // "user" if listed, or the id of the Slack user group
+}
+
+// Outcome is what is known of an execution.
+type Outcome string
+
+// The outcomes. An action that the agent runs itself stays Unknown unless
+// somebody reports what happened.
+const (
+	Unknown   Outcome = "unknown"
+	Succeeded Outcome = "succeeded"
+	Failed    Outcome = "failed"
+)
+
+// Execution is one attempt to run an approved version. Approval and success are
+// separate facts.
+type Execution struct {
+	ID         string // "exec_" and 32 hexadecimal digits
+	Version    int
+	StartedAt  time.Time // when the claim was made
+	FinishedAt time.Time // zero while the outcome is unknown
+	Outcome    Outcome
+	Detail     string // what the run said, short; may be empty
+}
+
+// Proposal is what an agent asks, before it is a Request.
+type Proposal struct {
+	Purpose     string
+	Action      string
+	Target      string
+	Environment string
+	Count       *int64
+	Reversible  *bool
+	Payload     []byte
+	// TTL is how long people have to decide. Zero means DefaultTTL; other
+	// values are brought within MinTTL and MaxTTL.
+	TTL time.Duration
+}
+
+// How long a request may wait for its decision.
+const (
+	DefaultTTL = time.Hour
+	MinTTL     = time.Minute
+	MaxTTL     = 24 * time.Hour
+)
+
+// How long an agent's words may be, in characters.
+const (
+	MaxPurpose     = 1000
+	MaxAction      = 200
+	MaxTarget      = 500
+	MaxEnvironment = 60
+	MaxReason      = 1000
+)
+
+func (p *Proposal) check(payloadLimit int) error {
+	if strings.TrimSpace(p.Purpose) == "" {
+		return invalid("purpose", "is missing; say in 1 to %d characters what this is for", MaxPurpose)
+	}
+	for _, text := range []struct {
+		field, value string
+		limit        int
+	}{
+		{"purpose", p.Purpose, MaxPurpose},
+		{"action", p.Action, MaxAction},
+		{"target", p.Target, MaxTarget},
+		{"environment", p.Environment, MaxEnvironment},
+	} {
+		if err := checkText(text.field, text.value, text.limit); err != nil {
+			return err
+		}
+	}
+	if p.Count != nil && *p.Count < 0 {
+		return invalid("count", "is %d; a whole number from 0 to %d is accepted", *p.Count, int64(math.MaxInt64))
+	}
+	return checkPayload(p.Payload, payloadLimit)
+}
+
+func checkText(field, value string, limit int) error {
+	if !utf8.ValidString(value) {
+		return invalid(field, "is not valid UTF-8 text")
+	}
+	if n := utf8.RuneCountInString(value); n > limit {
+		return invalid(field, "has %d characters; at most %d are accepted", n, limit)
+	}
+	return nil
+}
+
+func clampTTL(ttl time.Duration) time.Duration {
+	if ttl == 0 {
+		return DefaultTTL
+	}
+	return min(max(ttl, MinTTL), MaxTTL)
+}
+
+// propose makes a pending request of a checked proposal.
+func propose(agent Agent, p Proposal, ruling policy.Ruling, now time.Time, random io.Reader) (*Request, error) {
+	id, err := newID("req_", now, random)
+	if err != nil {
+		return nil, err
+	}
+	now = milliseconds(now)
+	r := &Request{
+		ID:          ID(id),
+		Agent:       agent.Name,
+		ActsFor:     agent.Owner,
+		Purpose:     p.Purpose,
+		Action:      p.Action,
+		Target:      p.Target,
+		Environment: p.Environment,
+		StatedCount: p.Count,
+		Reversible:  p.Reversible,
+		Payload:     append(Payload(nil), p.Payload...),
+		Version:     1,
+		Tier:        ruling.Tier,
+		Requirement: ruling.Requirement,
+		Rules:       ruling.Rules,
+		Status:      Pending,
+		CreatedAt:   now,
+		ExpiresAt:   now.Add(clampTTL(p.TTL).Truncate(time.Millisecond)),
+	}
+	if r.Digest, err = digest(r.Action, r.Environment, r.ToolPin, r.Version, r.Payload); err != nil {
+		return nil, err
+	}
+	r.changed(now, "request.created", "agent:"+agent.Name, "", map[string]any{
+		"tier":        int(r.Tier),
+		"requirement": r.Requirement,
+		"rules":       r.Rules,
+		"expires_at":  timeText(r.ExpiresAt),
+		"acts_for":    r.ActsFor.String(),
+	})
+	return r, nil
+}
+
+// at is the time that counts for the request: never before its last change, so
+// that a clock set back can't reopen a deadline.
+func (r *Request) at(now time.Time) time.Time {
+	now = milliseconds(now)
+	if now.Before(r.UpdatedAt) {
+		return r.UpdatedAt
+	}
+	return now
+}
+
+// Deadline is when the request expires unless something happens before; zero
+// for a final status.
+func (r *Request) Deadline() time.Time {
+	switch r.Status {
+	case Pending:
+		return r.ExpiresAt
+	case Approved:
+		return r.ApplyBy
+	default:
+		return time.Time{}
+	}
+}
+
+// overdue reports whether the request's deadline has come. At the deadline
+// itself it is too late.
+func (r *Request) overdue(now time.Time) bool {
+	deadline := r.Deadline()
+	return !deadline.IsZero() && !now.Before(deadline)
+}
+
+// expire ends a request whose deadline has come and reports whether it did.
+func (r *Request) expire(now time.Time) bool {
+	now = r.at(now)
+	if !r.overdue(now) {
+		return false
+	}
+	phase := "deciding"
+	if r.Status == Approved {
+		phase = "applying"
+	}
+	r.Status = Expired
+	r.ClosedAt = now
+	r.changed(now, "request.expired", "countersign", "", map[string]any{"phase": phase})
+	return true
+}
+
+// settled says why nothing more can be decided, nil while the request is
+// pending.
+func (r *Request) settled() error {
+	switch r.Status {
+	case Pending:
+		return nil
+	case Expired:
+		return ErrExpired
+	case Applied:
+		return ErrApplied
+	default:
+		return ErrDecided
+	}
+}
+
+// Votes are the approvals of the current version, which are those that count.
+func (r *Request) Votes() []policy.Vote {
+	var votes []policy.Vote
+	for _, d := range r.Decisions {
+		if d.Version != r.Version || d.Verdict != Approve {
+			continue
+		}
+		vote := policy.Vote{Person: d.Approver.String()}
+		for _, m := range d.Roles {
+			vote.Roles = append(vote.Roles, m.Role)
+		}
+		votes = append(votes, vote)
+	}
+	return votes
+}
+
+// Missing returns what approving still takes; empty once it is met.
+func (r *Request) Missing() []policy.RoleCount { return r.Requirement.Missing(r.Votes()) }
+
+// Events returns what happened to the request since it was loaded or made, in
+// order, for the store to append in the transaction that saves the request.
+func (r *Request) Events() []audit.Event { return r.events }
+
+// changed counts a change and records its event.
+func (r *Request) changed(now time.Time, kind, actor string, surface Surface, detail map[string]any) {
+	r.Revision++
+	r.UpdatedAt = now
+	r.record(now, kind, actor, surface, detail)
+}
+
+// record notes a fact about the request that changes nothing in it.
+func (r *Request) record(now time.Time, kind, actor string, surface Surface, detail map[string]any) {
+	r.events = append(r.events, newEvent(now, kind, actor, surface, detail))
+	last := &r.events[len(r.events)-1]
+	last.RequestID = string(r.ID)
+	last.Version = r.Version
+	last.Digest = r.Digest.String()
+}
+
+func newEvent(now time.Time, kind, actor string, surface Surface, detail map[string]any) audit.Event {
+	data, err := json.Marshal(detail)
+	if err != nil {
+		// Details are our own strings, numbers and structs of them.
+		panic(fmt.Sprintf("encoding the detail of a %s event: %v", kind, err))
+	}
+	return audit.Event{Type: kind, At: now, Actor: actor, Surface: string(surface), Detail: data}
+}
+
+func milliseconds(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

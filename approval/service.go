@@ -1,0 +1,394 @@
+package approval
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/countersign/countersign/policy"
+)
+
+// Options set up a Service. Zero values are usable unless said otherwise.
+type Options struct {
+	// Policy rules each request. A document under which nobody could approve
+	// is refused.
+	Policy policy.Document
+	// Destinations are told of each request and of each change of it, such as
+	// "slack:C024BE91L".
+	Destinations []string
+	// PayloadLimit is the largest payload in bytes; zero means
+	// DefaultPayloadLimit.
+	PayloadLimit int
+	// ApplyWithin is how long an approval may wait to be applied; zero means
+	// DefaultApplyWithin.
+	ApplyWithin time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Rand is the source of identifiers and tokens; nil means crypto/rand.
+	Rand io.Reader
+	// Logger gets what no caller is told; nil discards it.
+	Logger *slog.Logger
+}
+
+// DefaultApplyWithin is how long an approval may wait to be applied unless
+// configured otherwise.
+const DefaultApplyWithin = 15 * time.Minute
+
+// How long a change may take once it has begun. It runs to its end even if the
+// caller goes away: a click whose connection drops must still be stored or
+// refused, not forgotten.
+const (
+	decideLimit = 2 * time.Second // keeps inside Slack's three seconds
+	changeLimit = 5 * time.Second
+)
+
+// Service holds the use-cases. All methods are safe for concurrent use.
+type Service struct {
+	store     Store
+	directory Directory
+	options   Options
+	bell      Bell
+
+	drain    sync.Once
+	draining chan struct{}
+}
+
+// New returns a Service over a store and a directory. It refuses a policy under
+// which nobody could ever approve.
+func New(store Store, directory Directory, options Options) (*Service, error) {
+	if err := options.Policy.Validate(); err != nil {
+		return nil, fmt.Errorf("checking the policy: %w", err)
+	}
+	if options.PayloadLimit == 0 {
+		options.PayloadLimit = DefaultPayloadLimit
+	}
+	if options.ApplyWithin == 0 {
+		options.ApplyWithin = DefaultApplyWithin
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.Rand == nil {
+		options.Rand = rand.Reader
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Service{store: store, directory: directory, options: options, draining: make(chan struct{})}, nil
+}
+
+// Bell is rung after each change of a request, when the change is durable.
+func (s *Service) Bell() *Bell { return &s.bell }
+
+// Request records what an agent asks and has the people told who may decide. An
+// InputError names the field that was refused; nothing is stored then.
+func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Request, error) {
+	if err := p.check(s.options.PayloadLimit); err != nil {
+		return nil, err
+	}
+	ruling := s.options.Policy.Rule(policy.Call{
+		Agent:       agent.Name,
+		Action:      p.Action,
+		Target:      p.Target,
+		Environment: p.Environment,
+		Payload:     p.Payload,
+	})
+	r, err := propose(agent, p, ruling, s.options.Now(), s.options.Rand)
+	if err != nil {
+		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	if err := s.store.Insert(ctx, r, s.options.Destinations); err != nil {
+		return nil, fmt.Errorf("storing the request: %w", err)
+	}
+	s.bell.Ring(r.ID)
+	return r, nil
+}
+
+// Status returns an agent's own request as it is now: a passed deadline counts
+// even if nobody has recorded it yet. ErrNotFound if it is unknown or another
+// agent's.
+func (s *Service) Status(ctx context.Context, agent Agent, id ID) (*Request, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Agent != agent.Name {
+		return nil, ErrNotFound
+	}
+	return r, nil
+}
+
+// Await is Status that waits until the request is no longer pending. It returns
+// the request as it is, still pending, when bound has passed or Drain was
+// called, and ctx's error when the caller goes away, which never changes the
+// request.
+func (s *Service) Await(ctx context.Context, agent Agent, id ID, bound time.Duration) (*Request, error) {
+	rung, stop := s.bell.Listen(id)
+	defer stop()
+	r, err := s.Status(ctx, agent, id)
+	if err != nil || r.Status != Pending {
+		return r, err
+	}
+	end := time.NewTimer(min(bound, r.ExpiresAt.Sub(s.options.Now())))
+	defer end.Stop()
+	for {
+		over := false
+		select {
+		case <-rung:
+		case <-end.C:
+			over = true
+		case <-s.draining:
+			over = true
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		r, err = s.Status(ctx, agent, id)
+		if err != nil || r.Status != Pending || over {
+			return r, err
+		}
+	}
+}
+
+// Drain ends all waiting, now and from now on, as if its bound had passed.
+func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
+
+// Review returns a request for a person to read, after checking that the
+// person's account may decide at all. It needs no role: those who see a card
+// may read all of it. The error wraps ErrIneligible or ErrUnverified, or is
+// ErrNotFound.
+func (s *Service) Review(ctx context.Context, who Approver, id ID) (*Request, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Requirement)); err != nil {
+		return nil, fmt.Errorf("checking who reads: %w", err)
+	}
+	return r, nil
+}
+
+// Decide records a verified person's verdict, after looking up afresh whether
+// the account may decide and which roles it holds. With a nil error the
+// decision is durable. Otherwise the error says why it doesn't count, and
+// nothing but the attempt was recorded; the request, if there is one, is
+// returned as it is.
+func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := uninterrupted(ctx, decideLimit)
+	defer cancel()
+	r, err := s.read(ctx, b.Request)
+	if err != nil {
+		return nil, err
+	}
+	// Refusals that need no look-up come first: a second click on a decided
+	// card gets its answer even while Slack can't say who somebody is.
+	if err := r.admits(who, b); err != nil {
+		return r, s.refused(ctx, who, b, err)
+	}
+	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Requirement))
+	if err != nil {
+		return r, s.refused(ctx, who, b, err)
+	}
+	var refusal error
+	r, err = s.update(ctx, b.Request, func(r *Request) error {
+		now := s.options.Now()
+		if r.expire(now) {
+			refusal = ErrExpired
+			return nil
+		}
+		refusal = nil
+		return r.decide(who, standing, b, now, s.options.ApplyWithin, s.options.Rand)
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		return r, s.refused(ctx, who, b, err)
+	}
+	return r, nil
+}
+
+// refused records an attempt to decide that doesn't count and returns why. A
+// second click of the same kind is no attempt, and a store that just failed
+// takes no note.
+func (s *Service) refused(ctx context.Context, who Approver, b Ballot, why error) error {
+	if errors.Is(why, ErrRecorded) || errors.Is(why, ErrUnavailable) {
+		return why
+	}
+	_, err := s.store.Update(ctx, b.Request, func(r *Request) error {
+		r.refuse(who, b, s.options.Now(), why)
+		return nil
+	})
+	if err != nil {
+		// The refusal stands whether or not it could be noted.
+		s.options.Logger.Error("recording a refused decision", "request_id", b.Request, "approver", who.String(), "err", err)
+	}
+	return why
+}
+
+// Edit replaces the payload by a verified person's, who must hold a required
+// role. It makes the next version, which everyone decides anew; the editor's
+// own approval doesn't count for it unless the requirement says so.
+func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, payload []byte, surface Surface) (*Request, error) {
+	if err := checkPayload(payload, s.options.PayloadLimit); err != nil {
+		return nil, err
+	}
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Requirement))
+	if err != nil {
+		return r, fmt.Errorf("checking who edits: %w", err)
+	}
+	if len(r.required(standing.Roles)) == 0 {
+		return r, ErrNotApprover
+	}
+	var refusal error
+	r, err = s.update(ctx, id, func(r *Request) error {
+		now := s.options.Now()
+		if r.expire(now) {
+			refusal = ErrExpired
+			return nil
+		}
+		refusal = nil
+		if r.Version != version {
+			return ErrStale
+		}
+		return r.edit(who, payload, surface, now)
+	})
+	if err == nil {
+		err = refusal
+	}
+	return r, err
+}
+
+// Claim uses up an approval and returns the request with the payload to run.
+// It succeeds once, before the deadline for applying, and only while everybody
+// whose approval counted still holds their role: that is looked up afresh. If
+// somebody doesn't, the request is superseded and the error is ErrRejected; if
+// it can't be found out, nothing changes and the error wraps ErrUnverified.
+// Otherwise ErrNotFound, ErrPending, ErrExpired, ErrRejected or ErrApplied says
+// why not.
+func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, error) {
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	r, err := s.Status(ctx, agent, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.claimable(); err != nil {
+		return r, err
+	}
+	missing, err := s.missing(ctx, r)
+	if err != nil {
+		return r, fmt.Errorf("checking the approvers again: %w", err)
+	}
+	var refusal error
+	r, err = s.update(ctx, id, func(r *Request) error {
+		now := s.options.Now()
+		switch {
+		case r.expire(now):
+			refusal = ErrExpired
+			return nil
+		case r.Status == Approved && len(missing) > 0:
+			r.supersede(missing, now)
+			refusal = ErrRejected
+			return nil
+		default:
+			refusal = nil
+			return r.claim(agent, now, s.options.Rand)
+		}
+	})
+	if err == nil {
+		err = refusal
+	}
+	return r, err
+}
+
+// missing looks up everybody who approved and returns what approving would
+// still take if only those counted who hold their roles now.
+func (s *Service) missing(ctx context.Context, r *Request) ([]policy.RoleCount, error) {
+	roles := s.options.Policy.Named(r.Requirement)
+	var votes []policy.Vote
+	for _, d := range r.Decisions {
+		if d.Version != r.Version || d.Verdict != Approve {
+			continue
+		}
+		standing, err := s.directory.Standing(ctx, d.Approver, roles)
+		if errors.Is(err, ErrIneligible) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		vote := policy.Vote{Person: d.Approver.String()}
+		for _, m := range r.required(standing.Roles) {
+			vote.Roles = append(vote.Roles, m.Role)
+		}
+		votes = append(votes, vote)
+	}
+	return r.Requirement.Missing(votes), nil
+}
+
+// Finish records what an execution came to, once: by the agent that claimed it.
+func (s *Service) Finish(ctx context.Context, agent Agent, id ID, outcome Outcome, detail string) (*Request, error) {
+	if outcome != Succeeded && outcome != Failed && outcome != Unknown {
+		return nil, invalid("outcome", "is %q; succeeded, failed and unknown are accepted", outcome)
+	}
+	if err := checkText("detail", detail, MaxReason); err != nil {
+		return nil, err
+	}
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	if _, err := s.Status(ctx, agent, id); err != nil {
+		return nil, err
+	}
+	return s.update(ctx, id, func(r *Request) error {
+		return r.finish(agent, outcome, detail, s.options.Now())
+	})
+}
+
+// read loads a request as it is now. A deadline that has passed counts at once,
+// whether or not it could be recorded yet.
+func (s *Service) read(ctx context.Context, id ID) (*Request, error) {
+	if !id.Valid() {
+		return nil, ErrNotFound
+	}
+	r, err := s.store.Request(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r.expire(s.options.Now())
+	return r, nil
+}
+
+// update is Store.Update that rings the bell if anything changed.
+func (s *Service) update(ctx context.Context, id ID, change func(*Request) error) (*Request, error) {
+	var before int64
+	r, err := s.store.Update(ctx, id, func(r *Request) error {
+		before = r.Revision
+		return change(r)
+	})
+	if err == nil && r.Revision != before {
+		s.bell.Ring(id)
+	}
+	return r, err
+}
+
+// uninterrupted is a context that ends after limit and not when its parent
+// does.
+func uninterrupted(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}

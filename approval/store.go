@@ -1,0 +1,96 @@
+package approval
+
+import (
+	"context"
+	"time"
+
+	"github.com/countersign/countersign/policy"
+)
+
+// Store keeps requests, decisions, executions, events, notices and tokens. Each
+// of its methods that changes something is one transaction, which is durable
+// when the method returns nil. A store that can't take a change now returns an
+// error that wraps ErrUnavailable, with nothing changed.
+type Store interface {
+	// Insert stores a new request with its events and a notice for each
+	// destination.
+	Insert(ctx context.Context, r *Request, destinations []string) error
+	// Update loads a request, runs change on it, and saves the request, its
+	// decisions and its events if change returns nil, under a compare-and-swap
+	// on the revision; notices of the request become due if the revision rose.
+	// If change returns an error, nothing is saved and Update returns that
+	// error with the request as loaded. change may run more than once, must
+	// not block and must not call the store. ErrNotFound if there is no such
+	// request.
+	Update(ctx context.Context, id ID, change func(*Request) error) (*Request, error)
+	// Request loads a request. ErrNotFound if there is none.
+	Request(ctx context.Context, id ID) (*Request, error)
+	// Overdue returns up to limit requests whose deadline is now or before,
+	// oldest first.
+	Overdue(ctx context.Context, now time.Time, limit int) ([]ID, error)
+	// NextDeadline returns the earliest deadline of any request, zero if no
+	// request has one.
+	NextDeadline(ctx context.Context) (time.Time, error)
+
+	// InsertToken stores a token with the hash of its secret, and its event.
+	InsertToken(ctx context.Context, t Token, hash TokenHash) error
+	// RevokeToken revokes a token, with its event. ErrToken if it is unknown
+	// or already revoked.
+	RevokeToken(ctx context.Context, id string, by Operator, now time.Time) error
+	// Tokens lists all tokens, oldest first.
+	Tokens(ctx context.Context) ([]Token, error)
+	// TokenByHash finds a token that isn't revoked. ErrToken if there is none.
+	TokenByHash(ctx context.Context, hash TokenHash) (Token, error)
+}
+
+// Directory says what a person is and which roles they hold, looked up afresh.
+type Directory interface {
+	// Standing returns the roles among the given ones that the person holds
+	// now. The error wraps ErrIneligible if the account may never decide, with
+	// the reason in its text, or ErrUnverified if it couldn't be found out.
+	Standing(ctx context.Context, who Approver, roles []policy.Role) (Standing, error)
+}
+
+// Standing is what a directory knows of a person who may decide.
+type Standing struct {
+	Roles []Membership
+}
+
+// Notice is one row of the outbox: something that a destination still has to be
+// told of a request. It holds no message: the request is rendered as it is when
+// the notice is delivered, so notices coalesce and can't be out of order.
+type Notice struct {
+	Request     ID
+	Destination string // such as "slack:C024BE91L"
+	// Reference is where the destination keeps what it was told, in its own
+	// form; empty until something arrived.
+	Reference string
+	// SentRevision is the request's revision that the destination knows; 0 for
+	// none. The notice is due while it is below the request's revision.
+	SentRevision int64
+	// Attempts counts deliveries tried since the last one that succeeded,
+	// with the one that the lease is for.
+	Attempts int
+	// Uncertain says that an earlier first delivery may have arrived although
+	// nobody learned of it: look for it before sending again.
+	Uncertain bool
+	// LeasedUntil is when another worker may take the notice over.
+	LeasedUntil time.Time
+}
+
+// Settlement is what became of a leased notice.
+type Settlement struct {
+	// Reference and SentRevision are what the destination has now; leave them
+	// as they were in the notice if nothing arrived.
+	Reference    string
+	SentRevision int64
+	// Uncertain says that what was sent may have arrived.
+	Uncertain bool
+	// NextAttempt is when to try again if the notice is still due; zero means
+	// at once.
+	NextAttempt time.Time
+	// Failure is why it didn't arrive, for people; empty if it did.
+	Failure string
+	// Abandon gives the notice up: it is never due again.
+	Abandon bool
+}
