@@ -30,7 +30,7 @@ func checkPayload(data []byte, limit int) error {
 	if err := strictjson.Check(data); err != nil {
 		var syntax *strictjson.SyntaxError
 		if errors.As(err, &syntax) {
-			return invalid("payload", "is not strict JSON: %s", syntax)
+			return invalid("payload", "is %s", syntax)
 		}
 		return invalid("payload", "is not strict JSON: %v", err)
 	}
