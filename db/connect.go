@@ -1,0 +1,61 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// busyTimeout is how long a change waits for another process that writes. It
+// is shorter than what a decision may take, so that a click during a longer
+// lock fails with the reason.
+const busyTimeout = 1500 * time.Millisecond
+
+// source is the driver's name for the file. Settings are made here and nowhere
+// else: a statement like PRAGMA would reach one connection of the pool only.
+func source(path string, readOnly bool) string {
+	settings := url.Values{
+		"_pragma": {
+			fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+			"journal_mode(WAL)",
+			"synchronous(FULL)",
+			"foreign_keys(1)",
+		},
+		"_txlock":    {"immediate"},
+		"_dqs":       {"0"},
+		"_defensive": {"1"},
+		"_error_rc":  {"1"},
+	}
+	if readOnly {
+		settings.Set("_query_only", "1")
+	}
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/data becomes /C:/data, as file URIs have it
+	}
+	location := url.URL{Scheme: "file", Path: path, RawQuery: settings.Encode()}
+	return location.String()
+}
+
+// checkDurable reads back the settings that an acknowledged change depends on.
+// SQLite ignores a setting that it doesn't know or can't make.
+func checkDurable(ctx context.Context, conn *sql.Conn) error {
+	for _, setting := range []struct{ name, want string }{
+		{"journal_mode", "wal"},
+		{"synchronous", "2"},
+		{"foreign_keys", "1"},
+	} {
+		var got string
+		if err := conn.QueryRowContext(ctx, "PRAGMA "+setting.name).Scan(&got); err != nil {
+			return fmt.Errorf("reading back %s: %w", setting.name, err)
+		}
+		if got != setting.want {
+			return fmt.Errorf("%s is %s and can't be set to %s; is the data folder on a network file system?", setting.name, got, setting.want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package db
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db/internal/sqlc"
+	"github.com/countersign/countersign/policy"
+)
+
+// insertParams is the row of a request.
+func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
+	requirement, err := json.Marshal(r.Requirement)
+	if err != nil {
+		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the requirement: %w", err)
+	}
+	rules, err := json.Marshal(r.Rules)
+	if err != nil {
+		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the rules: %w", err)
+	}
+	editors, err := json.Marshal(r.Editors)
+	if err != nil {
+		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the editors: %w", err)
+	}
+	return sqlc.InsertRequestParams{
+		ID:               string(r.ID),
+		Agent:            r.Agent,
+		ActsForWorkspace: r.ActsFor.Workspace,
+		ActsForUser:      r.ActsFor.User,
+		Purpose:          r.Purpose,
+		Action:           r.Action,
+		Target:           r.Target,
+		Environment:      r.Environment,
+		StatedCount:      r.StatedCount,
+		Reversible:       optionalBool(r.Reversible),
+		ToolPin:          r.ToolPin,
+		Version:          int64(r.Version),
+		Digest:           r.Digest[:],
+		Tier:             int64(r.Tier),
+		Requirement:      string(requirement),
+		Rules:            string(rules),
+		Status:           string(r.Status),
+		Reason:           r.Reason,
+		Editors:          string(editors),
+		ExecutionID:      executionID(r),
+		CreatedAt:        r.CreatedAt.UnixMilli(),
+		ExpiresAt:        r.ExpiresAt.UnixMilli(),
+		DecidedAt:        optionalTime(r.DecidedAt),
+		ApplyBy:          optionalTime(r.ApplyBy),
+		ClosedAt:         optionalTime(r.ClosedAt),
+		UpdatedAt:        r.UpdatedAt.UnixMilli(),
+		Deadline:         optionalTime(r.Deadline()),
+		Revision:         r.Revision,
+	}, nil
+}
+
+// updateParams is what of a request's row can change.
+func updateParams(r *approval.Request, loadedRevision int64) (sqlc.UpdateRequestParams, error) {
+	row, err := insertParams(r)
+	if err != nil {
+		return sqlc.UpdateRequestParams{}, err
+	}
+	return sqlc.UpdateRequestParams{
+		ID:             row.ID,
+		LoadedRevision: loadedRevision,
+		Version:        row.Version,
+		Digest:         row.Digest,
+		Status:         row.Status,
+		Reason:         row.Reason,
+		Editors:        row.Editors,
+		ExecutionID:    row.ExecutionID,
+		DecidedAt:      row.DecidedAt,
+		ApplyBy:        row.ApplyBy,
+		ClosedAt:       row.ClosedAt,
+		UpdatedAt:      row.UpdatedAt,
+		Deadline:       row.Deadline,
+		Revision:       row.Revision,
+	}, nil
+}
+
+func decisionParams(r *approval.Request, ordinal int) (sqlc.InsertDecisionParams, error) {
+	d := r.Decisions[ordinal-1]
+	roles, err := json.Marshal(d.Roles)
+	if err != nil {
+		return sqlc.InsertDecisionParams{}, fmt.Errorf("encoding the roles: %w", err)
+	}
+	return sqlc.InsertDecisionParams{
+		Receipt:           d.Receipt,
+		RequestID:         string(r.ID),
+		Ordinal:           int64(ordinal),
+		ApproverWorkspace: d.Approver.Workspace,
+		ApproverUser:      d.Approver.User,
+		Verdict:           string(d.Verdict),
+		Reason:            d.Reason,
+		Surface:           string(d.Surface),
+		Version:           int64(d.Version),
+		Digest:            d.Digest[:],
+		Roles:             string(roles),
+		DecidedAt:         d.At.UnixMilli(),
+		Revision:          r.Revision,
+	}, nil
+}
+
+// decode makes a request of its rows.
+func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Request, error) {
+	row := loaded.Request
+	r := &approval.Request{
+		ID:          approval.ID(row.ID),
+		Agent:       row.Agent,
+		ActsFor:     approval.Approver{Workspace: row.ActsForWorkspace, User: row.ActsForUser},
+		Purpose:     row.Purpose,
+		Action:      row.Action,
+		Target:      row.Target,
+		Environment: row.Environment,
+		StatedCount: row.StatedCount,
+		Payload:     loaded.Payload,
+		ToolPin:     row.ToolPin,
+		Version:     int(row.Version),
+		Tier:        policy.Tier(row.Tier),
+		Status:      approval.Status(row.Status),
+		Reason:      row.Reason,
+		CreatedAt:   moment(row.CreatedAt),
+		ExpiresAt:   moment(row.ExpiresAt),
+		DecidedAt:   optionalMoment(row.DecidedAt),
+		ApplyBy:     optionalMoment(row.ApplyBy),
+		ClosedAt:    optionalMoment(row.ClosedAt),
+		UpdatedAt:   moment(row.UpdatedAt),
+		Revision:    row.Revision,
+	}
+	if row.Reversible != nil {
+		reversible := *row.Reversible != 0
+		r.Reversible = &reversible
+	}
+	if row.ExecutionID != nil {
+		if loaded.ExecutionVersion == nil {
+			return nil, fmt.Errorf("the execution %s of request %s is missing: %w", *row.ExecutionID, row.ID, ErrCorrupt)
+		}
+		r.Execution = &approval.Execution{
+			ID:         *row.ExecutionID,
+			Version:    int(*loaded.ExecutionVersion),
+			StartedAt:  moment(*loaded.StartedAt),
+			FinishedAt: optionalMoment(loaded.FinishedAt),
+			Outcome:    approval.Outcome(*loaded.Outcome),
+			Detail:     *loaded.Detail,
+		}
+	}
+	for _, field := range []struct {
+		name, text string
+		into       any
+	}{
+		{"requirement", row.Requirement, &r.Requirement},
+		{"rules", row.Rules, &r.Rules},
+		{"editors", row.Editors, &r.Editors},
+	} {
+		if err := json.Unmarshal([]byte(field.text), field.into); err != nil {
+			return nil, fmt.Errorf("decoding the %s of request %s: %w (%w)", field.name, row.ID, ErrCorrupt, err)
+		}
+	}
+	var err error
+	if r.Digest, err = decodeDigest(row.Digest); err != nil {
+		return nil, fmt.Errorf("decoding request %s: %w", row.ID, err)
+	}
+	for _, d := range decisions {
+		decision, err := decodeDecision(d)
+		if err != nil {
+			return nil, fmt.Errorf("decoding decision %s of request %s: %w", d.Receipt, row.ID, err)
+		}
+		r.Decisions = append(r.Decisions, decision)
+	}
+	return r, nil
+}
+
+func decodeDecision(row sqlc.Decision) (approval.Decision, error) {
+	d := approval.Decision{
+		Receipt:  row.Receipt,
+		Approver: approval.Approver{Workspace: row.ApproverWorkspace, User: row.ApproverUser},
+		Verdict:  approval.Verdict(row.Verdict),
+		Reason:   row.Reason,
+		Surface:  approval.Surface(row.Surface),
+		Version:  int(row.Version),
+		At:       moment(row.DecidedAt),
+	}
+	if err := json.Unmarshal([]byte(row.Roles), &d.Roles); err != nil {
+		return d, fmt.Errorf("decoding the roles: %w (%w)", ErrCorrupt, err)
+	}
+	var err error
+	d.Digest, err = decodeDigest(row.Digest)
+	return d, err
+}
+
+func decodeDigest(data []byte) (approval.Digest, error) {
+	var digest approval.Digest
+	if len(data) != len(digest) {
+		return digest, fmt.Errorf("a digest has %d bytes: %w", len(data), ErrCorrupt)
+	}
+	return approval.Digest(data), nil
+}
+
+func executionID(r *approval.Request) *string {
+	if r.Execution == nil {
+		return nil
+	}
+	return &r.Execution.ID
+}
+
+func moment(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
+
+func optionalMoment(milliseconds *int64) time.Time {
+	if milliseconds == nil {
+		return time.Time{}
+	}
+	return moment(*milliseconds)
+}
+
+func optionalTime(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	milliseconds := t.UnixMilli()
+	return &milliseconds
+}
+
+func optionalBool(b *bool) *int64 {
+	if b == nil {
+		return nil
+	}
+	number := flag(*b)
+	return &number
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

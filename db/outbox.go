@@ -1,0 +1,103 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db/internal/sqlc"
+)
+
+// LeaseNotice takes the notice for a destination that is due and has waited
+// longest, until the given time, and returns it with its request. false if none
+// can be had now. The lease is durable: if the process ends before it settles a
+// first delivery, the next lease is told that the delivery is uncertain.
+func (d *DB) LeaseNotice(ctx context.Context, destination string, now, until time.Time) (approval.Notice, *approval.Request, bool, error) {
+	var notice approval.Notice
+	var r *approval.Request
+	err := d.writer.do(ctx, func(q *sqlc.Queries) error {
+		ctx := context.Background()
+		row, err := q.LeaseNotice(ctx, sqlc.LeaseNoticeParams{
+			Destination: destination,
+			Now:         now.UnixMilli(),
+			Until:       until.UnixMilli(),
+		})
+		if err != nil {
+			return err
+		}
+		loaded, decisions, err := load(ctx, q, approval.ID(row.RequestID))
+		if err != nil {
+			return err
+		}
+		if r, err = decode(loaded, decisions); err != nil {
+			return err
+		}
+		notice = approval.Notice{
+			Request:      approval.ID(row.RequestID),
+			Destination:  row.Destination,
+			Reference:    row.Reference,
+			SentRevision: row.SentRevision,
+			Attempts:     int(row.Attempts),
+			Uncertain:    row.Uncertain != 0,
+			LeasedUntil:  moment(row.LeasedUntil),
+		}
+		return nil
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return approval.Notice{}, nil, false, nil
+	}
+	if err != nil {
+		return approval.Notice{}, nil, false, fmt.Errorf("leasing a notice for %s: %w", destination, err)
+	}
+	return notice, r, true, nil
+}
+
+// SettleNotice records what became of a leased notice and ends the lease. If
+// the lease was lost, which is if another worker has leased the notice since,
+// nothing is recorded: the other's settlement counts.
+func (d *DB) SettleNotice(ctx context.Context, n approval.Notice, s approval.Settlement, now time.Time) error {
+	row := sqlc.SettleNoticeParams{
+		RequestID:     string(n.Request),
+		Destination:   n.Destination,
+		LeaseUntil:    n.LeasedUntil.UnixMilli(),
+		LeaseAttempts: int64(n.Attempts),
+		SentRevision:  s.SentRevision,
+		Reference:     s.Reference,
+		Unsettled:     flag(s.Uncertain && s.Reference == ""),
+		DueSince:      now.UnixMilli(),
+		Failure:       s.Failure,
+		Abandoned:     flag(s.Abandon),
+	}
+	if s.Failure != "" {
+		row.Attempts = int64(n.Attempts)
+	}
+	if !s.NextAttempt.IsZero() {
+		row.NextAttemptAt = s.NextAttempt.UnixMilli()
+	}
+	err := d.writer.do(ctx, func(q *sqlc.Queries) error {
+		_, err := q.SettleNotice(context.Background(), row)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("settling the notice of %s for %s: %w", n.Request, n.Destination, err)
+	}
+	return nil
+}
+
+// NextNotice returns when the next due notice for a destination may be leased,
+// which may have passed; the zero time is at once. false if none is due.
+func (d *DB) NextNotice(ctx context.Context, destination string) (time.Time, bool, error) {
+	at, err := d.reads.NextNotice(ctx, destination)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return time.Time{}, false, nil
+	case err != nil:
+		return time.Time{}, false, fmt.Errorf("finding the next notice for %s: %w", destination, explain(ctx, err))
+	case at == 0:
+		return time.Time{}, true, nil
+	}
+	return moment(at), true, nil
+}

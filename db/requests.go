@@ -1,0 +1,226 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db/internal/sqlc"
+)
+
+// Insert stores a new request with its events and a notice for each
+// destination.
+func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []string) error {
+	row, err := insertParams(r)
+	if err != nil {
+		return err
+	}
+	return d.writer.do(ctx, func(q *sqlc.Queries) error {
+		ctx := context.Background()
+		if err := q.InsertRequest(ctx, row); err != nil {
+			return fmt.Errorf("inserting request %s: %w", r.ID, err)
+		}
+		if err := insertPayload(ctx, q, r); err != nil {
+			return err
+		}
+		if err := insertDecisions(ctx, q, r, 0); err != nil {
+			return err
+		}
+		if err := saveExecution(ctx, q, r.ID, nil, r.Execution); err != nil {
+			return err
+		}
+		for _, destination := range destinations {
+			if err := q.InsertNotice(ctx, sqlc.InsertNoticeParams{
+				RequestID:      string(r.ID),
+				Destination:    destination,
+				WantedRevision: r.Revision,
+				DueSince:       r.UpdatedAt.UnixMilli(),
+			}); err != nil {
+				return fmt.Errorf("inserting the notice for %s: %w", destination, err)
+			}
+		}
+		return appendEvents(ctx, q, r.Events())
+	})
+}
+
+// Update loads a request, runs change on it and saves what it did, as
+// approval.Store says. change runs in the writer's goroutine, while every other
+// change waits. A panic in it is raised again in the caller's.
+func (d *DB) Update(ctx context.Context, id approval.ID, change func(*approval.Request) error) (*approval.Request, error) {
+	var before, after *approval.Request
+	refused := false
+	err := d.writer.do(ctx, func(q *sqlc.Queries) error {
+		ctx := context.Background()
+		loaded, decisions, err := load(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if before, err = decode(loaded, decisions); err != nil {
+			return err
+		}
+		// change may have altered what it was given before it failed, so it
+		// gets its own.
+		if after, err = decode(loaded, decisions); err != nil {
+			return err
+		}
+		if err := change(after); err != nil {
+			refused = true
+			return err
+		}
+		return save(ctx, q, before, after)
+	})
+	switch {
+	case err == nil:
+		return after, nil
+	case refused:
+		return before, err
+	default:
+		return nil, err
+	}
+}
+
+// save stores what differs between a request as loaded and as changed.
+func save(ctx context.Context, q *sqlc.Queries, before, after *approval.Request) error {
+	if after.Revision != before.Revision {
+		if err := saveState(ctx, q, before, after); err != nil {
+			return fmt.Errorf("saving request %s: %w", after.ID, err)
+		}
+	}
+	return appendEvents(ctx, q, after.Events())
+}
+
+func saveState(ctx context.Context, q *sqlc.Queries, before, after *approval.Request) error {
+	row, err := updateParams(after, before.Revision)
+	if err != nil {
+		return err
+	}
+	if after.Version != before.Version {
+		if err := insertPayload(ctx, q, after); err != nil {
+			return err
+		}
+	}
+	saved, err := q.UpdateRequest(ctx, row)
+	if err != nil {
+		return err
+	}
+	if saved != 1 {
+		return fmt.Errorf("%w: another writer changed the request first", approval.ErrUnavailable)
+	}
+	if err := insertDecisions(ctx, q, after, len(before.Decisions)); err != nil {
+		return err
+	}
+	if err := saveExecution(ctx, q, after.ID, before.Execution, after.Execution); err != nil {
+		return err
+	}
+	return q.WantRevision(ctx, sqlc.WantRevisionParams{
+		RequestID: string(after.ID),
+		Revision:  after.Revision,
+		DueSince:  after.UpdatedAt.UnixMilli(),
+	})
+}
+
+func insertPayload(ctx context.Context, q *sqlc.Queries, r *approval.Request) error {
+	return q.InsertPayload(ctx, sqlc.InsertPayloadParams{
+		RequestID: string(r.ID),
+		Version:   int64(r.Version),
+		Payload:   r.Payload,
+	})
+}
+
+// insertDecisions stores the decisions after the first known ones.
+func insertDecisions(ctx context.Context, q *sqlc.Queries, r *approval.Request, known int) error {
+	for i := known; i < len(r.Decisions); i++ {
+		row, err := decisionParams(r, i+1)
+		if err != nil {
+			return err
+		}
+		if err := q.InsertDecision(ctx, row); err != nil {
+			return fmt.Errorf("inserting decision %s: %w", row.Receipt, err)
+		}
+	}
+	return nil
+}
+
+func saveExecution(ctx context.Context, q *sqlc.Queries, id approval.ID, before, after *approval.Execution) error {
+	switch {
+	case after == nil:
+		return nil
+	case before == nil:
+		return q.InsertExecution(ctx, sqlc.InsertExecutionParams{
+			ID:         after.ID,
+			RequestID:  string(id),
+			Version:    int64(after.Version),
+			StartedAt:  after.StartedAt.UnixMilli(),
+			FinishedAt: optionalTime(after.FinishedAt),
+			Outcome:    string(after.Outcome),
+			Detail:     after.Detail,
+		})
+	case *before != *after:
+		return q.FinishExecution(ctx, sqlc.FinishExecutionParams{
+			ID:         after.ID,
+			FinishedAt: optionalTime(after.FinishedAt),
+			Outcome:    string(after.Outcome),
+			Detail:     after.Detail,
+		})
+	}
+	return nil
+}
+
+// Request loads a request. approval.ErrNotFound if there is none.
+func (d *DB) Request(ctx context.Context, id approval.ID) (*approval.Request, error) {
+	loaded, decisions, err := load(ctx, d.reads, id)
+	if err != nil {
+		return nil, explain(ctx, err)
+	}
+	return decode(loaded, decisions)
+}
+
+// load reads the rows of a request, which fit together even if it changes
+// meanwhile.
+func load(ctx context.Context, q *sqlc.Queries, id approval.ID) (sqlc.LoadRequestRow, []sqlc.Decision, error) {
+	loaded, err := q.LoadRequest(ctx, string(id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return loaded, nil, approval.ErrNotFound
+	}
+	if err != nil {
+		return loaded, nil, fmt.Errorf("loading request %s: %w", id, err)
+	}
+	decisions, err := q.LoadDecisions(ctx, sqlc.LoadDecisionsParams{
+		RequestID: string(id),
+		Revision:  loaded.Request.Revision,
+	})
+	if err != nil {
+		return loaded, nil, fmt.Errorf("loading the decisions of request %s: %w", id, err)
+	}
+	return loaded, decisions, nil
+}
+
+// Overdue returns up to limit requests whose deadline is now or before, oldest
+// first.
+func (d *DB) Overdue(ctx context.Context, now time.Time, limit int) ([]approval.ID, error) {
+	found, err := d.reads.OverdueRequests(ctx, sqlc.OverdueRequestsParams{Now: now.UnixMilli(), Count: int64(limit)})
+	if err != nil {
+		return nil, fmt.Errorf("listing overdue requests: %w", explain(ctx, err))
+	}
+	ids := make([]approval.ID, len(found))
+	for i, id := range found {
+		ids[i] = approval.ID(id)
+	}
+	return ids, nil
+}
+
+// NextDeadline returns the earliest deadline of any request, zero if no request
+// has one.
+func (d *DB) NextDeadline(ctx context.Context) (time.Time, error) {
+	deadline, err := d.reads.NextDeadline(ctx)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("finding the next deadline: %w", explain(ctx, err))
+	}
+	return optionalMoment(deadline), nil
+}

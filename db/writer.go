@@ -1,0 +1,282 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db/internal/sqlc"
+)
+
+// waitingLimit is how many changes may wait to be written, and how many one
+// transaction takes.
+const waitingLimit = 256
+
+// writer is the one goroutine that writes. Changes that come while it commits
+// wait and share the next transaction, each in a savepoint of its own, so that
+// many callers wait for one sync of the disk and one that fails undoes only
+// itself.
+type writer struct {
+	db      *sql.DB
+	options Options
+	queue   chan *job
+	stopped chan struct{}
+
+	mu     sync.RWMutex // held for reading while a job is put into the queue
+	closed bool
+
+	// What follows belongs to the goroutine.
+	conn *sql.Conn
+	run  *statements
+}
+
+// job is one change on its way through the writer.
+type job struct {
+	ctx    context.Context
+	change func(*sqlc.Queries) error
+	taken  atomic.Bool // by the writer, or by a caller who gave up before
+	done   chan struct{}
+
+	err      error
+	panicked any
+}
+
+func newWriter(ctx context.Context, on *sql.DB, options Options) (*writer, error) {
+	w := &writer{
+		db:      on,
+		options: options,
+		queue:   make(chan *job, waitingLimit),
+		stopped: make(chan struct{}),
+	}
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	go w.loop()
+	return w, nil
+}
+
+// do has the writer run change in a transaction and returns when that is
+// durable, or with what made it fail and nothing changed. If ctx ends before
+// the change began, it never runs; once begun it runs to its end.
+func (w *writer) do(ctx context.Context, change func(*sqlc.Queries) error) error {
+	j := &job{ctx: ctx, change: change, done: make(chan struct{})}
+	if err := w.enqueue(j); err != nil {
+		return err
+	}
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		if j.take() {
+			return notBegun(ctx)
+		}
+		<-j.done
+	}
+	if j.panicked != nil {
+		panic(j.panicked)
+	}
+	return explain(context.Background(), j.err)
+}
+
+func (w *writer) enqueue(j *job) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return fmt.Errorf("%w: %w", approval.ErrUnavailable, errClosed)
+	}
+	if j.ctx.Err() != nil {
+		return notBegun(j.ctx)
+	}
+	select {
+	case w.queue <- j:
+		return nil
+	case <-j.ctx.Done():
+		return notBegun(j.ctx)
+	}
+}
+
+func notBegun(ctx context.Context) error {
+	return fmt.Errorf("%w: no time was left to write: %w", approval.ErrUnavailable, context.Cause(ctx))
+}
+
+// take reports whether the caller is the first to take the job.
+func (j *job) take() bool { return j.taken.CompareAndSwap(false, true) }
+
+func (j *job) finish(err error) {
+	j.err = err
+	close(j.done)
+}
+
+// close finishes what is waiting and ends the goroutine.
+func (w *writer) close() error {
+	w.mu.Lock()
+	closed := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if closed {
+		return nil
+	}
+	close(w.queue)
+	<-w.stopped
+	var err error
+	if w.conn != nil {
+		// Moves everything into the main file, so that a copy of it is whole.
+		_, err = w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
+		err = errors.Join(err, w.disconnect(nil))
+	}
+	return errors.Join(err, w.db.Close())
+}
+
+func (w *writer) loop() {
+	defer close(w.stopped)
+	batch := make([]*job, 0, waitingLimit)
+	for first := range w.queue {
+		batch = append(batch[:0], first)
+		for more := true; more && len(batch) < waitingLimit; {
+			select {
+			case j, ok := <-w.queue:
+				if ok {
+					batch = append(batch, j)
+				} else {
+					more = false
+				}
+			default:
+				more = false
+			}
+		}
+		w.commit(batch)
+	}
+}
+
+// commit runs the jobs in one transaction and tells their callers.
+func (w *writer) commit(batch []*job) {
+	if err := w.begin(); err != nil {
+		for _, j := range batch {
+			if j.take() {
+				j.finish(err)
+			}
+		}
+		return
+	}
+	var begun []*job
+	var failure error
+	for _, j := range batch {
+		if !j.take() {
+			continue
+		}
+		begun = append(begun, j)
+		if failure != nil {
+			continue
+		}
+		if j.ctx.Err() != nil {
+			j.err = notBegun(j.ctx)
+			continue
+		}
+		failure = w.attempt(j)
+	}
+	if failure == nil {
+		failure = w.exec("COMMIT")
+	}
+	if failure != nil {
+		// It may be rolled back already. If it can't be, the next BEGIN fails,
+		// which makes a new connection.
+		_ = w.exec("ROLLBACK")
+	}
+	for _, j := range begun {
+		if j.err == nil && j.panicked == nil {
+			j.err = failure
+		}
+		j.finish(j.err)
+	}
+}
+
+// attempt runs one job in a savepoint. What fails in the job is undone and kept
+// in it; an error is returned if the whole transaction is lost.
+func (w *writer) attempt(j *job) error {
+	if err := w.exec("SAVEPOINT job"); err != nil {
+		return err
+	}
+	j.call(sqlc.New(w.run))
+	if j.err == nil && j.panicked == nil {
+		return w.exec("RELEASE job")
+	}
+	// SQLite ends the transaction by itself when the disk is full or fails.
+	// Then there is no savepoint to go back to, and what ran before is lost.
+	if err := w.exec("ROLLBACK TO job"); err != nil {
+		if j.err != nil {
+			return j.err
+		}
+		return err
+	}
+	return w.exec("RELEASE job")
+}
+
+// call runs the change. A panic belongs to the caller, not to the writer.
+func (j *job) call(queries *sqlc.Queries) {
+	defer func() {
+		if value := recover(); value != nil {
+			j.panicked = fmt.Sprintf("%v\n\nin a change of the database:\n%s", value, debug.Stack())
+		}
+	}()
+	j.err = j.change(queries)
+}
+
+// begin starts a transaction that may write, on a new connection if there is
+// none or the old one fails.
+func (w *writer) begin() error {
+	if w.conn == nil {
+		if err := w.connect(context.Background()); err != nil {
+			return err
+		}
+	}
+	err := w.exec("BEGIN IMMEDIATE")
+	if err != nil && !errors.Is(explain(context.Background(), err), ErrLocked) {
+		return errors.Join(err, w.disconnect(driver.ErrBadConn))
+	}
+	return err
+}
+
+// exec runs a statement that ends or divides a transaction. It has no context:
+// whatever has begun is ended.
+func (w *writer) exec(statement string) error {
+	_, err := w.run.ExecContext(context.Background(), statement)
+	return err
+}
+
+func (w *writer) connect(ctx context.Context) error {
+	conn, err := w.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkDurable(ctx, conn); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	if w.options.maxPages > 0 {
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", w.options.maxPages)); err != nil {
+			return errors.Join(err, conn.Close())
+		}
+	}
+	w.conn, w.run = conn, newStatements(conn, w.options.Trace)
+	return nil
+}
+
+// disconnect gives the connection back to the driver, which closes it for good
+// if why is driver.ErrBadConn.
+func (w *writer) disconnect(why error) error {
+	conn := w.conn
+	err := w.run.close()
+	w.conn, w.run = nil, nil
+	if why != nil {
+		// The error that Raw passes on is the one it was given.
+		_ = conn.Raw(func(any) error { return why })
+	}
+	if closing := conn.Close(); !errors.Is(closing, sql.ErrConnDone) {
+		err = errors.Join(err, closing)
+	}
+	return err
+}
