@@ -14,23 +14,23 @@ CREATE TABLE requests (
     stated_count       BIGINT,
     reversible         BIGINT CHECK (reversible IN (0, 1)),
     tool_pin           TEXT    NOT NULL,
-    version            BIGINT NOT NULL CHECK (version >= 1),
-    digest             BLOB    NOT NULL,
-    tier               BIGINT NOT NULL,
+    version            BIGINT  NOT NULL CHECK (version >= 1),
+    digest             BYTEA   NOT NULL,
+    tier               BIGINT  NOT NULL,
     requirement        TEXT    NOT NULL, -- JSON of policy.Requirement
     rules              TEXT    NOT NULL, -- JSON of []policy.FiredRule
     status             TEXT    NOT NULL CHECK (status IN ('pending', 'approved', 'rejected', 'expired', 'applied')),
     reason             TEXT    NOT NULL,
     editors            TEXT    NOT NULL, -- JSON of []approval.Approver
     execution_id       TEXT,
-    created_at         BIGINT NOT NULL,
-    expires_at         BIGINT NOT NULL,
+    created_at         BIGINT  NOT NULL,
+    expires_at         BIGINT  NOT NULL,
     decided_at         BIGINT,
     apply_by           BIGINT,
     closed_at          BIGINT,
-    updated_at         BIGINT NOT NULL,
+    updated_at         BIGINT  NOT NULL,
     deadline           BIGINT, -- when the request expires unless something happens; NULL once the status is final
-    revision           BIGINT NOT NULL CHECK (revision >= 1),
+    revision           BIGINT  NOT NULL CHECK (revision >= 1),
     CHECK ((deadline IS NULL) = (status IN ('rejected', 'expired', 'applied'))),
     CHECK ((closed_at IS NULL) = (status IN ('pending', 'approved'))),
     CHECK ((execution_id IS NULL) = (status <> 'applied')),
@@ -44,25 +44,25 @@ CREATE INDEX requests_deadline ON requests (deadline, id) WHERE deadline IS NOT 
 -- are apart from the requests so that a change of status rewrites none.
 CREATE TABLE payloads (
     request_id TEXT    NOT NULL REFERENCES requests (id),
-    version    BIGINT NOT NULL CHECK (version >= 1),
-    payload    BLOB    NOT NULL,
+    version    BIGINT  NOT NULL CHECK (version >= 1),
+    payload    BYTEA   NOT NULL,
     PRIMARY KEY (request_id, version)
 );
 
 CREATE TABLE decisions (
     receipt            TEXT    NOT NULL PRIMARY KEY,
     request_id         TEXT    NOT NULL REFERENCES requests (id),
-    ordinal            BIGINT NOT NULL CHECK (ordinal >= 1), -- its place among the request's decisions
+    ordinal            BIGINT  NOT NULL CHECK (ordinal >= 1), -- its place among the request's decisions
     approver_workspace TEXT    NOT NULL,
     approver_user      TEXT    NOT NULL,
     verdict            TEXT    NOT NULL CHECK (verdict IN ('approve', 'reject')),
     reason             TEXT    NOT NULL,
     surface            TEXT    NOT NULL,
-    version            BIGINT NOT NULL CHECK (version >= 1),
-    digest             BLOB    NOT NULL,
+    version            BIGINT  NOT NULL CHECK (version >= 1),
+    digest             BYTEA   NOT NULL,
     roles              TEXT    NOT NULL, -- JSON of []approval.Membership
-    decided_at         BIGINT NOT NULL,
-    revision           BIGINT NOT NULL, -- the request's revision that has it first
+    decided_at         BIGINT  NOT NULL,
+    revision           BIGINT  NOT NULL, -- the request's revision that has it first
     UNIQUE (request_id, ordinal),
     UNIQUE (request_id, version, approver_workspace, approver_user, verdict)
 );
@@ -70,8 +70,8 @@ CREATE TABLE decisions (
 CREATE TABLE executions (
     id          TEXT    NOT NULL PRIMARY KEY,
     request_id  TEXT    NOT NULL UNIQUE REFERENCES requests (id),
-    version     BIGINT NOT NULL CHECK (version >= 1),
-    started_at  BIGINT NOT NULL,
+    version     BIGINT  NOT NULL CHECK (version >= 1),
+    started_at  BIGINT  NOT NULL,
     finished_at BIGINT,
     outcome     TEXT    NOT NULL CHECK (outcome IN ('unknown', 'succeeded', 'failed')),
     detail      TEXT    NOT NULL
@@ -79,33 +79,33 @@ CREATE TABLE executions (
 
 -- Events have no foreign keys: they are what is left to check the rest by.
 CREATE TABLE events (
-    sequence   BIGINT NOT NULL PRIMARY KEY CHECK (sequence >= 1),
+    sequence   BIGINT  NOT NULL PRIMARY KEY CHECK (sequence >= 1),
     type       TEXT    NOT NULL,
-    at         BIGINT NOT NULL,
+    at         BIGINT  NOT NULL,
     request_id TEXT    NOT NULL,
     actor      TEXT    NOT NULL,
     surface    TEXT    NOT NULL,
-    version    BIGINT NOT NULL,
+    version    BIGINT  NOT NULL,
     digest     TEXT    NOT NULL,
-    detail     BLOB    NOT NULL,
-    previous   BLOB    NOT NULL UNIQUE, -- a hash has one successor, so the chain can't fork
-    hash       BLOB    NOT NULL
+    detail     BYTEA   NOT NULL,
+    previous   BYTEA   NOT NULL UNIQUE, -- a hash has one successor, so the chain can't fork
+    hash       BYTEA   NOT NULL
 );
 
 CREATE TABLE outbox (
     request_id      TEXT    NOT NULL REFERENCES requests (id),
     destination     TEXT    NOT NULL,
-    wanted_revision BIGINT NOT NULL,
-    sent_revision   BIGINT NOT NULL CHECK (sent_revision >= 0),
+    wanted_revision BIGINT  NOT NULL,
+    sent_revision   BIGINT  NOT NULL CHECK (sent_revision >= 0),
     reference       TEXT    NOT NULL, -- where the destination keeps it; empty until something arrived
-    attempts        BIGINT NOT NULL, -- since the last delivery that succeeded
-    uncertain       BIGINT NOT NULL CHECK (uncertain IN (0, 1)), -- what the last lease was told
-    unsettled       BIGINT NOT NULL CHECK (unsettled IN (0, 1)), -- a first delivery began, or may have arrived, and nobody knows
-    due_since       BIGINT NOT NULL, -- its place in the queue
-    next_attempt_at BIGINT NOT NULL, -- 0 is at once
-    leased_until    BIGINT NOT NULL, -- 0 is not leased
+    attempts        BIGINT  NOT NULL, -- since the last delivery that succeeded
+    uncertain       BIGINT  NOT NULL CHECK (uncertain IN (0, 1)), -- what the last lease was told
+    unsettled       BIGINT  NOT NULL CHECK (unsettled IN (0, 1)), -- a first delivery began, or may have arrived, and nobody knows
+    due_since       BIGINT  NOT NULL, -- its place in the queue
+    next_attempt_at BIGINT  NOT NULL, -- 0 is at once
+    leased_until    BIGINT  NOT NULL, -- 0 is not leased
     failure         TEXT    NOT NULL,
-    abandoned       BIGINT NOT NULL CHECK (abandoned IN (0, 1)),
+    abandoned       BIGINT  NOT NULL CHECK (abandoned IN (0, 1)),
     PRIMARY KEY (request_id, destination)
 );
 
@@ -117,10 +117,10 @@ CREATE TABLE tokens (
     agent           TEXT    NOT NULL,
     owner_workspace TEXT    NOT NULL,
     owner_user      TEXT    NOT NULL,
-    hash            BLOB    NOT NULL UNIQUE,
-    created_at      BIGINT NOT NULL,
+    hash            BYTEA   NOT NULL UNIQUE,
+    created_at      BIGINT  NOT NULL,
     created_by      TEXT    NOT NULL,
-    revoked_at      BIGINT 
+    revoked_at      BIGINT
 );
 
 -- +goose Down
