@@ -138,12 +138,15 @@ func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
 	})
 }
 
-// edit replaces the payload by a person's, which makes the next version: what
-// was approved before doesn't count for it.
-func (r *Request) edit(who Approver, payload Payload, surface Surface, now time.Time) error {
+// edit replaces the payload of the given version by a person's, which makes the
+// next version: what was approved before doesn't count for it.
+func (r *Request) edit(who Approver, version int, payload Payload, surface Surface, now time.Time) error {
 	now = r.at(now)
 	if err := r.settled(); err != nil {
 		return err
+	}
+	if version != r.Version {
+		return ErrStale
 	}
 	next, err := digest(r.Action, r.Environment, r.ToolPin, r.Version+1, payload)
 	if err != nil {

@@ -263,10 +263,7 @@ func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, pa
 			return nil
 		}
 		refusal = nil
-		if r.Version != version {
-			return ErrStale
-		}
-		return r.edit(who, payload, surface, now)
+		return r.edit(who, version, payload, surface, now)
 	})
 	if err == nil {
 		err = refusal

@@ -92,7 +92,7 @@ func TestEveryStateAndAction(t *testing.T) {
 		"reject": func(r *Request) error {
 			return r.decide(grace, oncall, ballot(r, Reject), now, DefaultApplyWithin, source())
 		},
-		"edit":   func(r *Request) error { return r.edit(grace, Payload(`{"ids":[1]}`), Slack, now) },
+		"edit":   func(r *Request) error { return r.edit(grace, r.Version, Payload(`{"ids":[1]}`), Slack, now) },
 		"claim":  func(r *Request) error { return r.claim(crmAgent, now, source()) },
 		"finish": func(r *Request) error { return r.finish(crmAgent, Failed, "", now) },
 		"expire early": func(r *Request) error {
@@ -260,11 +260,11 @@ func TestWhoCounts(t *testing.T) {
 			change: func(r *Request, _ *Ballot) { r.Requirement.AllowSelf = true }},
 		{name: "the editor", who: grace, standing: oncall, verdict: Approve, want: ErrSelf,
 			change: func(r *Request, b *Ballot) {
-				_ = r.edit(grace, Payload(`{}`), Slack, start)
+				_ = r.edit(grace, r.Version, Payload(`{}`), Slack, start)
 				*b = ballot(r, Approve)
 			}},
 		{name: "an older version", who: ada, standing: oncall, verdict: Approve, want: ErrStale,
-			change: func(r *Request, _ *Ballot) { _ = r.edit(grace, Payload(`{}`), Slack, start) }},
+			change: func(r *Request, _ *Ballot) { _ = r.edit(grace, r.Version, Payload(`{}`), Slack, start) }},
 		{name: "a version to come", who: ada, standing: oncall, verdict: Approve, want: ErrStale,
 			change: func(_ *Request, b *Ballot) { b.Version = 2 }},
 		{name: "another digest", who: ada, standing: oncall, verdict: Approve, want: ErrStale,
@@ -296,7 +296,7 @@ func TestEditDropsVotes(t *testing.T) {
 	r.Requirement.Roles[0].Count = 2
 	must(t, r.decide(ada, oncall, ballot(r, Approve), start, DefaultApplyWithin, source()))
 	first := r.Digest
-	must(t, r.edit(grace, Payload(`{"ids":[1]}`), Slack, start))
+	must(t, r.edit(grace, r.Version, Payload(`{"ids":[1]}`), Slack, start))
 	if r.Version != 2 || r.Digest == first || len(r.Votes()) != 0 {
 		t.Errorf("version %d, votes %v", r.Version, r.Votes())
 	}
