@@ -1,0 +1,57 @@
+package mcp
+
+import (
+	"errors"
+
+	"github.com/countersign/countersign/approval"
+)
+
+const internalError = "Internal error. Tell the user; whoever runs the server finds the cause in its log."
+
+// refusal turns an error of approval into what the model is told, and returns
+// every other error as it is. r is the request if approval returned one.
+func refusal(err error, r *approval.Request) error {
+	if input, ok := errors.AsType[*approval.InputError](err); ok {
+		return &Refusal{input.Error()}
+	}
+	for _, known := range []struct {
+		is   error
+		text string
+	}{
+		{approval.ErrNotFound, "There is no such request of yours. Use the elicitationId that request_approval returned."},
+		{approval.ErrPending, whilePending},
+		{approval.ErrExpired, whenExpired},
+		{approval.ErrRejected, "The request was rejected. " + noRetry},
+		{approval.ErrApplied, whenUsed},
+		{approval.ErrUnverified, "It couldn't be checked whether the people who approved still may. Nothing was used up. Call apply again in a few seconds; if that keeps failing, tell the user."},
+		{approval.ErrUnavailable, "The server can't save changes now. Nothing was changed. Try again in a minute; if that keeps failing, tell the user."},
+	} {
+		if !errors.Is(err, known.is) {
+			continue
+		}
+		text := known.text
+		if r != nil && stateOf(known.is) == r.Status {
+			// The request itself says more: who refused and why, or which
+			// deadline passed.
+			text = guidance(r)
+		}
+		return &Refusal{text}
+	}
+	return err
+}
+
+// stateOf is the status that an error reports.
+func stateOf(err error) approval.Status {
+	switch err {
+	case approval.ErrPending:
+		return approval.Pending
+	case approval.ErrExpired:
+		return approval.Expired
+	case approval.ErrRejected:
+		return approval.Rejected
+	case approval.ErrApplied:
+		return approval.Applied
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,88 @@
+package mcp
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// What models are told. They act on these words, so each says what the status
+// is not as well as what it is: a wait that ends or a request that expires is
+// neither a yes nor a person's no.
+const (
+	whilePending = "Nobody has decided yet. This is not a refusal and not an approval. Call await_approval again with the same elicitationId, as often as needed. Don't run the action meanwhile."
+
+	whenExpired = "Nobody decided in time, so the request has expired. Silence is not consent, and nobody refused. Don't run the action or reach its effect another way. Ask the user whether to ask again with request_approval."
+
+	whenLapsed = "The request was approved, but apply was not called before its deadline, so the approval has expired. Don't run the action. Ask the user whether to ask again with request_approval."
+
+	whenUsed = "The approval was already used by an earlier apply; it works once. Don't run the action again. If it must run again, ask for a new approval with request_approval."
+
+	whenApplied = "Run exactly this payload now, once, with nothing added, left out or changed. The approval is used up: another run needs a new request_approval."
+
+	noRetry = "Don't retry, rephrase or split the request, and don't reach the same effect another way. Tell the user, and continue only as the user says."
+)
+
+// afterRequest is what to do once a request is stored.
+func afterRequest(reviewURL string) string {
+	return "The request is stored and waits for a person. Call await_approval with this elicitationId now, and again each time it returns pending. People are told in Slack; whoever wants to look at the request can open " + reviewURL + " (opening it decides nothing). Don't run the action before apply has returned its payload."
+}
+
+// guidance is what the request's status means for the agent that asked.
+func guidance(r *approval.Request) string {
+	switch r.Status {
+	case approval.Pending:
+		return whilePending
+	case approval.Approved:
+		return "Approved. Call apply with this elicitationId now, before " + timeText(r.ApplyBy) + ", and run exactly the payload that it returns. Don't run the action from memory."
+	case approval.Rejected:
+		return whenRejected(r)
+	case approval.Expired:
+		if r.ApplyBy.IsZero() {
+			return whenExpired
+		}
+		return whenLapsed
+	default:
+		return whenUsed
+	}
+}
+
+// whenRejected keeps a person's no apart from an approval that stopped counting.
+func whenRejected(r *approval.Request) string {
+	for _, decision := range r.Decisions {
+		if decision.Verdict != approval.Reject || decision.Version != r.Version {
+			continue
+		}
+		if decision.Reason == "" {
+			return "A person said no and gave no reason. " + noRetry
+		}
+		return fmt.Sprintf("A person said no. Their reason, in their words: %q. %s", decision.Reason, noRetry)
+	}
+	return "The approval no longer counts. " + r.Reason + " Don't run the action. Ask the user whether to ask again with request_approval."
+}
+
+// waiting is the line that a waiting caller is shown as progress.
+func waiting(r *approval.Request, now time.Time) string {
+	missing := r.Requirement
+	missing.Roles = r.Missing()
+	var b strings.Builder
+	b.WriteString("Waiting for a person: ")
+	b.WriteString(missing.String())
+	b.WriteString(". ")
+	left := max(r.ExpiresAt.Sub(now), 0)
+	switch {
+	case left >= time.Hour:
+		fmt.Fprintf(&b, "%d h %d min", left/time.Hour, left%time.Hour/time.Minute)
+	case left >= time.Minute:
+		fmt.Fprintf(&b, "%d min", left/time.Minute)
+	default:
+		fmt.Fprintf(&b, "%d s", left/time.Second)
+	}
+	b.WriteString(" left.")
+	return b.String()
+}
+
+// timeText is a time as the tools write it: RFC 3339, UTC, milliseconds.
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

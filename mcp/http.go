@@ -1,0 +1,248 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/countersign/countersign/approval"
+)
+
+const (
+	// sessionIdle is how long a session of an older protocol is kept without a
+	// call.
+	sessionIdle = 30 * time.Minute
+	// protocolHeader is how a call says which protocol it speaks; versions from
+	// statelessFrom on have no sessions.
+	protocolHeader = "Mcp-Protocol-Version"
+	statelessFrom  = "2026-07-28"
+)
+
+// HandlerOptions set up a Handler.
+type HandlerOptions struct {
+	Options
+	// PayloadLimit is the largest payload in bytes that the service takes; zero
+	// means approval.DefaultPayloadLimit. Request bodies may be a few times as
+	// large, so that a payload that is too large is refused in words.
+	PayloadLimit int
+	// Hosts are names that clients may call a server by that listens on
+	// loopback, beside the loopback's own: those of a proxy in front of it.
+	Hosts []string
+}
+
+// Handler serves the tools over streamable HTTP, for every protocol version of
+// the SDK. Each request needs a bearer token, by which the agent is known.
+type Handler struct {
+	local   *Local
+	server  *server
+	sdk     *sdk.Server
+	handler http.Handler
+	closed  atomic.Bool
+	options HandlerOptions
+}
+
+// NewHandler returns the handler for one path, such as /mcp. Call Close when
+// the server shuts down.
+func NewHandler(local *Local, options HandlerOptions) *Handler {
+	options.defaults()
+	return newHandler(local, newSDKServer(options.Options), options)
+}
+
+func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler {
+	if options.PayloadLimit == 0 {
+		options.PayloadLimit = approval.DefaultPayloadLimit
+	}
+	h := &Handler{
+		local:   local,
+		server:  newServer(local, callerOf, options.Options),
+		sdk:     over,
+		options: options,
+	}
+	h.server.addTo(over)
+	over.AddReceivingMiddleware(keepAliveWhileRunning)
+
+	body := int64(4*options.PayloadLimit + 64<<10)
+	get := func(*http.Request) *sdk.Server { return over }
+	// One SDK handler serves either the protocol with sessions or the one
+	// without. Hosts are checked here, where a proxy's name can be allowed.
+	stateful := sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{
+		SessionTimeout:             sessionIdle,
+		MaxRequestBodyBytes:        body,
+		DisableLocalhostProtection: true,
+	})
+	stateless := sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{
+		Stateless:                    true,
+		PropagateRequestCancellation: true,
+		MaxRequestBodyBytes:          body,
+		DisableLocalhostProtection:   true,
+	})
+	// The SDK reads a call's token info from where RequireBearerToken puts it;
+	// the token itself was verified before, in authenticate.
+	carry := auth.RequireBearerToken(verified, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
+	h.handler = http.NewCrossOriginProtection().Handler(carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(protocolHeader) >= statelessFrom {
+			stateless.ServeHTTP(w, r)
+			return
+		}
+		stateful.ServeHTTP(w, r)
+	})))
+	return h
+}
+
+// exchange is one HTTP request with the agent that its token named. It travels
+// with the request into the tools.
+type exchange struct {
+	agent    approval.Agent
+	response *keepAlive
+	// request ends when the client has gone or the request is served. The SDK
+	// doesn't cancel a call for either under the protocols with sessions.
+	request context.Context
+}
+
+// Where the exchange is: in the request's context, and in its
+// auth.TokenInfo.Extra, which is what the SDK passes on to tools.
+type exchangeKey struct{}
+
+const exchangeName = "exchange"
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.closed.Load() {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the server is stopping", http.StatusServiceUnavailable)
+		return
+	}
+	if !h.hostAllowed(r) {
+		http.Error(w, fmt.Sprintf("this server is not called %q", r.Host), http.StatusForbidden)
+		return
+	}
+	token, status, problem := h.authenticate(r)
+	if status != http.StatusOK {
+		switch status {
+		case http.StatusUnauthorized:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="countersign"`)
+		case http.StatusServiceUnavailable:
+			w.Header().Set("Retry-After", "5")
+		}
+		http.Error(w, problem, status)
+		return
+	}
+	// A call waits longer than a server may allow for writing an answer.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	response := &keepAlive{response: w}
+	defer response.close()
+	this := &exchange{
+		agent:    approval.Agent{Name: token.Agent, Owner: token.Owner},
+		response: response,
+		request:  r.Context(),
+	}
+	h.handler.ServeHTTP(response, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, this)))
+}
+
+// Close ends waiting calls with what is known, then all sessions, and returns
+// when nothing runs any more for an agent. Requests that come later get 503.
+// Call it before http.Server.Shutdown, which waits for open event streams.
+func (h *Handler) Close() {
+	h.closed.Store(true)
+	h.server.end()
+	for session := range h.sdk.Sessions() {
+		_ = session.Close() // it is closed whatever the error
+	}
+	h.server.prompts.wait()
+}
+
+// authenticate finds out whose token the request carries. The status is 200, or
+// what to answer.
+func (h *Handler) authenticate(r *http.Request) (token approval.Token, status int, problem string) {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	secret = strings.TrimSpace(secret)
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return approval.Token{}, http.StatusUnauthorized, "a bearer token is needed; `countersign token create` makes one"
+	}
+	token, err := h.local.service.Authenticate(r.Context(), secret)
+	switch {
+	case err == nil:
+		return token, http.StatusOK, ""
+	case errors.Is(err, approval.ErrToken):
+		return approval.Token{}, http.StatusUnauthorized, "the token is unknown or revoked; `countersign token create` makes a new one"
+	default:
+		// That a token can't be looked up says nothing about it.
+		if r.Context().Err() == nil {
+			h.options.Logger.Error("looking up a token", "err", err)
+		}
+		return approval.Token{}, http.StatusServiceUnavailable, "tokens can't be checked now; try again"
+	}
+}
+
+// verified hands the SDK what authenticate found. Sessions belong to the agent:
+// the SDK refuses a call in a session of another UserID.
+func verified(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
+	this, ok := ctx.Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil, auth.ErrInvalidToken
+	}
+	return &auth.TokenInfo{UserID: "agent:" + this.agent.Name, Extra: map[string]any{exchangeName: this}}, nil
+}
+
+// exchangeOf is the HTTP request that carried a message; nil if none did.
+func exchangeOf(extra *sdk.RequestExtra) *exchange {
+	if extra == nil || extra.TokenInfo == nil {
+		return nil
+	}
+	this, _ := extra.TokenInfo.Extra[exchangeName].(*exchange)
+	return this
+}
+
+func callerOf(request *sdk.CallToolRequest) (caller, error) {
+	this := exchangeOf(request.Extra)
+	if this == nil {
+		return caller{}, errors.New("a call arrived without a verified token")
+	}
+	return caller{agent: this.agent, reachable: this.request}, nil
+}
+
+// keepAliveWhileRunning lets the HTTP response of a call be kept alive while
+// the call runs, and not before or after.
+func keepAliveWhileRunning(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
+		if this := exchangeOf(request.GetExtra()); this != nil && method == "tools/call" {
+			this.response.waits()
+			defer this.response.continues()
+		}
+		return next(ctx, method, request)
+	}
+}
+
+// hostAllowed refuses names of a loopback server that aren't its own: a page in
+// a browser can have its own name resolved to the loopback.
+func (h *Handler) hostAllowed(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok || !isLoopback(local.String()) || isLoopback(r.Host) {
+		return true
+	}
+	return slices.ContainsFunc(h.options.Hosts, func(host string) bool {
+		return strings.EqualFold(hostOf(host), hostOf(r.Host))
+	})
+}
+
+func isLoopback(address string) bool {
+	host := hostOf(address)
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// hostOf is an address without its port.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return strings.Trim(address, "[]")
+}

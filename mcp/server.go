@@ -1,0 +1,232 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// Options set up the tools of a Handler or of ServeStdio. Zero values are
+// usable.
+type Options struct {
+	// Version is the product's, as clients are told; empty means "devel".
+	Version string
+	// Now is the clock of the flow; nil means time.Now.
+	Now func() time.Time
+	// Logger gets what no caller is told; nil discards it.
+	Logger *slog.Logger
+}
+
+func (o *Options) defaults() {
+	if o.Version == "" {
+		o.Version = "devel"
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// server answers the four tools.
+type server struct {
+	flow    Flow
+	caller  func(*sdk.CallToolRequest) (caller, error)
+	prompts *prompts
+	logger  *slog.Logger
+
+	// stopping ends with the server: waiting calls return what is known then.
+	stopping context.Context
+	stop     context.CancelFunc
+}
+
+// caller is who makes a call, and for how long an answer can reach them beyond
+// what the call's context says; nil means as long as that.
+type caller struct {
+	agent     approval.Agent
+	reachable context.Context
+}
+
+// errStopping ends waiting when the server stops.
+var errStopping = errors.New("the server is stopping")
+
+// errGone ends waiting when nobody is left to be answered.
+var errGone = errors.New("the caller went away")
+
+func newServer(flow Flow, who func(*sdk.CallToolRequest) (caller, error), options Options) *server {
+	stopping, stop := context.WithCancel(context.Background())
+	return &server{
+		flow:     flow,
+		caller:   who,
+		prompts:  newPrompts(flow, options),
+		logger:   options.Logger,
+		stopping: stopping,
+		stop:     stop,
+	}
+}
+
+// newSDKServer is the SDK's server of the product, without tools.
+func newSDKServer(options Options) *sdk.Server {
+	return sdk.NewServer(
+		&sdk.Implementation{Name: "countersign", Title: "Countersign", Version: options.Version},
+		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}},
+	)
+}
+
+// addTo registers the tools.
+func (s *server) addTo(to *sdk.Server) {
+	to.AddTool(requestTool, s.tool(s.request))
+	to.AddTool(awaitTool, s.tool(s.await))
+	to.AddTool(statusTool, s.tool(s.status))
+	to.AddTool(applyTool, s.tool(s.apply))
+}
+
+// end makes waiting calls return what is known, and ends the prompts. Sessions
+// can be closed after it without waiting for anybody.
+func (s *server) end() {
+	s.stop()
+	s.prompts.stop()
+}
+
+// call is one tool call of a known caller.
+type call struct {
+	*sdk.CallToolRequest
+	caller
+}
+
+// tool wraps a tool: it finds out who calls, and turns errors into what the
+// model is told.
+func (s *server) tool(run func(context.Context, call) (*sdk.CallToolResult, error)) sdk.ToolHandler {
+	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		who, err := s.caller(request)
+		if err == nil {
+			var result *sdk.CallToolResult
+			if result, err = run(ctx, call{request, who}); err == nil {
+				return result, nil
+			}
+		}
+		if refused, ok := errors.AsType[*Refusal](err); ok {
+			return failed(refused.Text), nil
+		}
+		if input, ok := errors.AsType[*approval.InputError](err); ok {
+			return failed(input.Error()), nil
+		}
+		if ctx.Err() != nil || errors.Is(err, errGone) {
+			// Nobody is there to be told, and going away is no answer.
+			return nil, err
+		}
+		s.logger.Error("answering a tool call", "tool", request.Params.Name, "agent", who.agent.Name, "err", err)
+		return failed(internalError), nil
+	}
+}
+
+func (s *server) request(ctx context.Context, c call) (*sdk.CallToolResult, error) {
+	proposal, err := parseRequest(c.Params.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.flow.Request(ctx, c.agent, proposal)
+	if err != nil {
+		return nil, err
+	}
+	text, err := requestedText(answer, s.prompts.push(ctx, c, answer))
+	if err != nil {
+		return nil, err
+	}
+	return result(text, answer.Guidance), nil
+}
+
+func (s *server) await(ctx context.Context, c call) (*sdk.CallToolResult, error) {
+	id, err := parseID(awaitTool.Name, c.Params.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	wait, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(s.stopping, func() { end(errStopping) })()
+	if c.reachable != nil {
+		defer context.AfterFunc(c.reachable, func() { end(errGone) })()
+	}
+	answer, err := s.flow.Await(wait, c.agent, id, s.progress(wait, c))
+	if err != nil {
+		switch context.Cause(wait) {
+		case errStopping:
+			// The wait is over as if its bound had passed.
+			answer, err = s.flow.Status(ctx, c.agent, id)
+		case errGone:
+			err = errGone
+		}
+	}
+	return s.told(ctx, c, id, answer, err)
+}
+
+func (s *server) status(ctx context.Context, c call) (*sdk.CallToolResult, error) {
+	id, err := parseID(statusTool.Name, c.Params.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.flow.Status(ctx, c.agent, id)
+	return s.told(ctx, c, id, answer, err)
+}
+
+// told is the result that reports a status.
+func (s *server) told(ctx context.Context, c call, id approval.ID, answer Answer, err error) (*sdk.CallToolResult, error) {
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status != approval.Pending {
+		s.prompts.decided(ctx, c, id)
+	}
+	text, err := statusText(answer)
+	if err != nil {
+		return nil, err
+	}
+	return result(text, answer.Guidance), nil
+}
+
+func (s *server) apply(ctx context.Context, c call) (*sdk.CallToolResult, error) {
+	id, err := parseID(applyTool.Name, c.Params.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.flow.Apply(ctx, c.agent, id)
+	if err != nil {
+		return nil, err
+	}
+	s.prompts.decided(ctx, c, id)
+	text, err := appliedText(answer)
+	if err != nil {
+		return nil, err
+	}
+	return result(text, answer.Guidance), nil
+}
+
+// progress returns what reports a waiting call to its caller, nil if the caller
+// gave no token.
+func (s *server) progress(ctx context.Context, c call) func(message string) {
+	token := c.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	began := time.Now()
+	next := 0.0
+	return func(message string) {
+		// Progress is the seconds waited, and must rise with each notification.
+		seconds := max(time.Since(began).Round(time.Second).Seconds(), next)
+		next = seconds + 1
+		err := c.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+			ProgressToken: token,
+			Progress:      seconds,
+			Message:       message,
+		})
+		if err != nil && ctx.Err() == nil {
+			s.logger.Debug("reporting progress", "err", err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// ServeStdio serves the tools to one host over in and out, which are the
+// process's standard input and output, until in ends or ctx does; both are a
+// nil error. Calls that wait then return what is known. Nothing else may write
+// to out. Both are closed at the end; a read of in that closing doesn't
+// interrupt is left behind.
+//
+// agent is who calls. A Remote takes its own from its token.
+func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.ReadCloser, out io.WriteCloser, options Options) error {
+	options.defaults()
+	s := newServer(flow, func(*sdk.CallToolRequest) (caller, error) { return caller{agent: agent}, nil }, options)
+	over := newSDKServer(options)
+	s.addTo(over)
+	// When ctx ends, calls must still be answered: only closing ends the session.
+	session, err := over.Connect(context.WithoutCancel(ctx), &sdk.IOTransport{Reader: in, Writer: out}, nil)
+	if err != nil {
+		return fmt.Errorf("starting to serve stdio: %w", err)
+	}
+	closing := context.AfterFunc(ctx, func() {
+		s.end()
+		_ = session.Close() // Wait reports how it ended
+	})
+	err = session.Wait()
+	closing()
+	s.end()
+	s.prompts.wait()
+	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("serving stdio: %w", err)
+	}
+	return nil
+}
