@@ -3,6 +3,7 @@ package db
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/countersign/countersign/approval"
@@ -103,7 +104,7 @@ func decisionParams(r *approval.Request, ordinal int) (sqlc.InsertDecisionParams
 	}, nil
 }
 
-// decode makes a request of its rows.
+// decode makes a request of its rows, and shares no memory with them.
 func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Request, error) {
 	row := loaded.Request
 	r := &approval.Request{
@@ -114,8 +115,7 @@ func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Re
 		Action:      row.Action,
 		Target:      row.Target,
 		Environment: row.Environment,
-		StatedCount: row.StatedCount,
-		Payload:     loaded.Payload,
+		Payload:     slices.Clone(loaded.Payload),
 		ToolPin:     row.ToolPin,
 		Version:     int(row.Version),
 		Tier:        policy.Tier(row.Tier),
@@ -128,6 +128,10 @@ func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Re
 		ClosedAt:    optionalMoment(row.ClosedAt),
 		UpdatedAt:   moment(row.UpdatedAt),
 		Revision:    row.Revision,
+	}
+	if row.StatedCount != nil {
+		count := *row.StatedCount
+		r.StatedCount = &count
 	}
 	if row.Reversible != nil {
 		reversible := *row.Reversible != 0

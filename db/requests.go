@@ -1,6 +1,7 @@
 package db
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -101,6 +102,8 @@ func saveState(ctx context.Context, q *sqlc.Queries, before, after *approval.Req
 		if err := insertPayload(ctx, q, after); err != nil {
 			return err
 		}
+	} else if !bytes.Equal(after.Payload, before.Payload) {
+		return errors.New("the payload of a version never changes")
 	}
 	saved, err := q.UpdateRequest(ctx, row)
 	if err != nil {

@@ -1,0 +1,140 @@
+package dbtest
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/policy"
+)
+
+// text is any text but the character NUL, which PostgreSQL keeps in no text.
+func text(t *rapid.T, label string) string {
+	return strings.ReplaceAll(rapid.String().Draw(t, label), "\x00", "")
+}
+
+func anyTime(t *rapid.T, label string) time.Time {
+	return time.UnixMilli(rapid.Int64Range(1, 4_102_444_800_000).Draw(t, label)).UTC()
+}
+
+func optional[T any](t *rapid.T, label string, draw func(*rapid.T, string) T) T {
+	var none T
+	if rapid.Bool().Draw(t, label+" is there") {
+		return draw(t, label)
+	}
+	return none
+}
+
+func anyApprover(t *rapid.T, label string) approval.Approver {
+	return approval.Approver{Workspace: text(t, label+" workspace"), User: text(t, label+" user")}
+}
+
+func anyDigest(t *rapid.T) approval.Digest {
+	return approval.Digest(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))
+}
+
+var lastID atomic.Int64
+
+// newID is an id that no request, decision or execution had before: one that
+// is drawn could come twice, which a store refuses.
+func newID(prefix string) string { return fmt.Sprintf("%s_%032x", prefix, lastID.Add(1)) }
+
+// anyRequest is any request that the domain could come to, and many that it
+// couldn't but that must come back as they were all the same.
+func anyRequest(t *rapid.T) *approval.Request {
+	count := rapid.Int64Range(0, math.MaxInt64)
+	r := &approval.Request{
+		ID:          approval.ID(newID("req")),
+		Agent:       text(t, "agent"),
+		ActsFor:     anyApprover(t, "acts for"),
+		Purpose:     text(t, "purpose"),
+		Action:      text(t, "action"),
+		Target:      text(t, "target"),
+		Environment: text(t, "environment"),
+		StatedCount: rapid.Ptr(count, true).Draw(t, "count"),
+		Reversible:  rapid.Ptr(rapid.Bool(), true).Draw(t, "reversible"),
+		ToolPin:     text(t, "tool pin"),
+		Tier:        policy.Tier(rapid.IntRange(1, 5).Draw(t, "tier")),
+		Requirement: policy.Requirement{
+			Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) policy.RoleCount {
+				return policy.RoleCount{Role: text(t, "role"), Count: rapid.IntRange(1, 20).Draw(t, "count")}
+			})).Draw(t, "roles"),
+			AllowSelf: rapid.Bool().Draw(t, "allow self"),
+		},
+		Rules: rapid.SliceOf(rapid.Custom(func(t *rapid.T) policy.FiredRule {
+			return policy.FiredRule{ID: text(t, "rule"), Why: text(t, "why")}
+		})).Draw(t, "rules"),
+		CreatedAt: anyTime(t, "created at"),
+		ExpiresAt: anyTime(t, "expires at"),
+		Version:   1,
+		Revision:  1,
+	}
+	change(t, r)
+	return r
+}
+
+// change gives a request any other state that it could have later.
+func change(t *rapid.T, r *approval.Request) {
+	if edits := rapid.IntRange(0, 3).Draw(t, "edits"); edits > 0 || r.Payload == nil {
+		r.Version += edits
+		r.Payload = rapid.SliceOfN(rapid.Byte(), 1, -1).Draw(t, "payload")
+	}
+	r.Revision += rapid.Int64Range(1, 5).Draw(t, "changes")
+	r.Digest = anyDigest(t)
+	r.UpdatedAt = anyTime(t, "updated at")
+	r.Reason = text(t, "reason")
+	if r.Execution == nil {
+		changeStatus(t, r)
+	} else {
+		execution := *r.Execution
+		r.Execution = &execution
+	}
+	if r.Execution != nil {
+		r.Execution.FinishedAt = optional(t, "finished at", anyTime)
+		r.Execution.Outcome = rapid.SampledFrom([]approval.Outcome{approval.Unknown, approval.Succeeded, approval.Failed}).Draw(t, "outcome")
+		r.Execution.Detail = text(t, "detail")
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "editors") {
+		r.Editors = append(r.Editors, anyApprover(t, "editor"))
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "decisions") {
+		r.Decisions = append(r.Decisions, approval.Decision{
+			Receipt: newID("rcpt"),
+			// One person decides one thing once of a version.
+			Approver: approval.Approver{Workspace: text(t, "workspace"), User: fmt.Sprintf("U%d-%d", r.Revision, i)},
+			Verdict:  rapid.SampledFrom([]approval.Verdict{approval.Approve, approval.Reject}).Draw(t, "verdict"),
+			Reason:   text(t, "reason"),
+			Surface:  approval.Surface(text(t, "surface")),
+			Version:  r.Version,
+			Digest:   anyDigest(t),
+			Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) approval.Membership {
+				return approval.Membership{Role: text(t, "role"), Via: text(t, "via")}
+			})).Draw(t, "memberships"),
+			At: anyTime(t, "at"),
+		})
+	}
+}
+
+func changeStatus(t *rapid.T, r *approval.Request) {
+	r.Status = rapid.SampledFrom([]approval.Status{
+		approval.Pending, approval.Approved, approval.Rejected, approval.Expired, approval.Applied,
+	}).Draw(t, "status")
+	r.DecidedAt, r.ApplyBy, r.ClosedAt = time.Time{}, time.Time{}, time.Time{}
+	switch r.Status {
+	case approval.Approved, approval.Applied:
+		r.DecidedAt, r.ApplyBy = anyTime(t, "decided at"), anyTime(t, "apply by")
+	case approval.Rejected, approval.Expired:
+		r.DecidedAt, r.ApplyBy = optional(t, "decided at", anyTime), optional(t, "apply by", anyTime)
+	}
+	if r.Status.Final() {
+		r.ClosedAt = anyTime(t, "closed at")
+	}
+	if r.Status == approval.Applied {
+		r.Execution = &approval.Execution{ID: newID("exec"), Version: r.Version, StartedAt: anyTime(t, "started at")}
+	}
+}
