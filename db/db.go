@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"modernc.org/sqlite"
 
@@ -36,10 +37,6 @@ type Options struct {
 	// Trace is called with the text of each statement before it runs, from
 	// several goroutines; nil means nothing is called.
 	Trace func(statement string)
-
-	// maxPages bounds the file's size on the writing connection, for tests of
-	// a full disk; 0 is no bound.
-	maxPages int64
 }
 
 // DB is an open database. All methods are safe for concurrent use.
@@ -51,6 +48,7 @@ type DB struct {
 	pool   *sql.DB
 	reads  *sqlc.Queries
 	cache  *statements
+	closed atomic.Bool
 }
 
 var _ approval.Store = (*DB)(nil)
@@ -98,7 +96,7 @@ func open(ctx context.Context, folder string, options Options) (*DB, error) {
 	if err := migrate(ctx, written); err != nil {
 		return nil, errors.Join(err, written.Close())
 	}
-	w, err := newWriter(ctx, written, options)
+	w, err := newWriter(ctx, written, path, options)
 	if err != nil {
 		return nil, errors.Join(err, written.Close())
 	}
@@ -120,9 +118,19 @@ func open(ctx context.Context, folder string, options Options) (*DB, error) {
 // file and closes it. Changes asked for afterwards fail with
 // approval.ErrUnavailable.
 func (d *DB) Close() error {
+	d.closed.Store(true)
 	err := errors.Join(d.cache.close(), d.pool.Close(), d.writer.close())
 	if err != nil {
 		return fmt.Errorf("closing the database: %w", explain(context.Background(), err))
 	}
 	return nil
+}
+
+// explain is explain for reads, which database/sql refuses in words only after
+// Close.
+func (d *DB) explain(ctx context.Context, err error) error {
+	if d.closed.Load() && err != nil {
+		return fmt.Errorf("%w: %w", approval.ErrUnavailable, errClosed)
+	}
+	return explain(ctx, err)
 }

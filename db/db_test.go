@@ -1,12 +1,30 @@
 package db_test
 
 import (
+	"database/sql"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/db/dbtest"
 )
+
+// TestMain runs this program as a child where a test needs another process.
+func TestMain(m *testing.M) {
+	if run, ok := children[os.Getenv(childVariable)]; ok {
+		if err := run(os.Getenv(folderVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 func TestStore(t *testing.T) {
 	t.Parallel()
@@ -14,3 +32,75 @@ func TestStore(t *testing.T) {
 		return dbtest.OpenIn(t, filepath.Join(t.TempDir(), "data"), options)
 	})
 }
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+
+// request is a pending request with a payload of so many bytes. Its id is made
+// of number.
+func request(number, size int) *approval.Request {
+	payload := make(approval.Payload, size)
+	for i := range payload {
+		payload[i] = 'x'
+	}
+	return &approval.Request{
+		ID:        approval.ID(fmt.Sprintf("req_%032x", number)),
+		Agent:     "deployer",
+		Purpose:   "Pay",
+		Payload:   payload,
+		Version:   1,
+		Status:    approval.Pending,
+		CreatedAt: now,
+		ExpiresAt: now.Add(time.Hour),
+		UpdatedAt: now,
+		Revision:  1,
+	}
+}
+
+// token is a token with an event, which a request made by hand has not.
+func token(number int) (approval.Token, approval.TokenHash) {
+	hash := approval.TokenHash{byte(number >> 8), byte(number)}
+	return approval.Token{ID: fmt.Sprintf("tok_%032x", number), Agent: "deployer", CreatedAt: now}, hash
+}
+
+// checkFile checks the file itself and the chain of events in it, and returns
+// the number of events.
+func checkFile(t testing.TB, d *db.DB, folder string) int64 {
+	t.Helper()
+	raw := rawOpen(t, folder)
+	var result string
+	if err := raw.QueryRow("PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
+		t.Errorf("integrity_check says %q (%v)", result, err)
+	}
+	if rows, err := raw.Query("PRAGMA foreign_key_check"); err != nil {
+		t.Error(err)
+	} else {
+		if rows.Next() {
+			t.Error("foreign_key_check found a row without what it refers to")
+		}
+		if err := rows.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	n, _, err := audit.Verify(d.Events(t.Context()))
+	if err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+// rawOpen opens the file beside the database, as another program would.
+func rawOpen(t testing.TB, folder string) *sql.DB {
+	t.Helper()
+	raw, err := sql.Open("sqlite", db.Source(filepath.Join(folder, "countersign.db"), false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := raw.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return raw
+}
+
+func newFolder(t testing.TB) string { return filepath.Join(t.TempDir(), "data") }

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
@@ -52,9 +51,6 @@ func explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", approval.ErrUnavailable, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w (%w)", ErrCorrupt, err)
-	}
-	if errors.Is(err, sql.ErrConnDone) {
-		return fmt.Errorf("%w: %w", approval.ErrUnavailable, err)
 	}
 	return err
 }

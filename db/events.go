@@ -63,7 +63,7 @@ func (d *DB) Events(ctx context.Context) iter.Seq2[audit.Event, error] {
 		for {
 			page, err := d.reads.EventsAfter(ctx, sqlc.EventsAfterParams{After: after, Count: eventPage})
 			if err != nil {
-				yield(audit.Event{}, explain(ctx, err))
+				yield(audit.Event{}, d.explain(ctx, err))
 				return
 			}
 			for _, row := range page {

@@ -95,7 +95,7 @@ func (d *DB) NextNotice(ctx context.Context, destination string) (time.Time, boo
 	case errors.Is(err, sql.ErrNoRows):
 		return time.Time{}, false, nil
 	case err != nil:
-		return time.Time{}, false, fmt.Errorf("finding the next notice for %s: %w", destination, explain(ctx, err))
+		return time.Time{}, false, fmt.Errorf("finding the next notice for %s: %w", destination, d.explain(ctx, err))
 	case at == 0:
 		return time.Time{}, true, nil
 	}

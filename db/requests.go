@@ -176,7 +176,7 @@ func saveExecution(ctx context.Context, q *sqlc.Queries, id approval.ID, before,
 func (d *DB) Request(ctx context.Context, id approval.ID) (*approval.Request, error) {
 	loaded, decisions, err := load(ctx, d.reads, id)
 	if err != nil {
-		return nil, explain(ctx, err)
+		return nil, d.explain(ctx, err)
 	}
 	return decode(loaded, decisions)
 }
@@ -206,7 +206,7 @@ func load(ctx context.Context, q *sqlc.Queries, id approval.ID) (sqlc.LoadReques
 func (d *DB) Overdue(ctx context.Context, now time.Time, limit int) ([]approval.ID, error) {
 	found, err := d.reads.OverdueRequests(ctx, sqlc.OverdueRequestsParams{Now: now.UnixMilli(), Count: int64(limit)})
 	if err != nil {
-		return nil, fmt.Errorf("listing overdue requests: %w", explain(ctx, err))
+		return nil, fmt.Errorf("listing overdue requests: %w", d.explain(ctx, err))
 	}
 	ids := make([]approval.ID, len(found))
 	for i, id := range found {
@@ -223,7 +223,7 @@ func (d *DB) NextDeadline(ctx context.Context) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("finding the next deadline: %w", explain(ctx, err))
+		return time.Time{}, fmt.Errorf("finding the next deadline: %w", d.explain(ctx, err))
 	}
 	return optionalMoment(deadline), nil
 }

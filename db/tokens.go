@@ -52,7 +52,7 @@ func (d *DB) RevokeToken(ctx context.Context, id string, by approval.Operator, n
 func (d *DB) Tokens(ctx context.Context) ([]approval.Token, error) {
 	rows, err := d.reads.ListTokens(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing tokens: %w", explain(ctx, err))
+		return nil, fmt.Errorf("listing tokens: %w", d.explain(ctx, err))
 	}
 	tokens := make([]approval.Token, len(rows))
 	for i, row := range rows {
@@ -69,7 +69,7 @@ func (d *DB) TokenByHash(ctx context.Context, hash approval.TokenHash) (approval
 		return approval.Token{}, approval.ErrToken
 	}
 	if err != nil {
-		return approval.Token{}, fmt.Errorf("finding a token: %w", explain(ctx, err))
+		return approval.Token{}, fmt.Errorf("finding a token: %w", d.explain(ctx, err))
 	}
 	return decodeToken(row), nil
 }

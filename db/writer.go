@@ -3,9 +3,9 @@ package db
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -24,7 +24,8 @@ const waitingLimit = 256
 // itself.
 type writer struct {
 	db      *sql.DB
-	options Options
+	path    string
+	file    os.FileInfo // what is at path
 	queue   chan *job
 	stopped chan struct{}
 
@@ -47,15 +48,28 @@ type job struct {
 	panicked any
 }
 
-func newWriter(ctx context.Context, on *sql.DB, options Options) (*writer, error) {
+// newWriter starts the writer on the only connection of a database, whose file
+// is at path. Closing the writer closes the database.
+func newWriter(ctx context.Context, on *sql.DB, path string, options Options) (*writer, error) {
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("checking the file: %w", err)
+	}
+	conn, err := on.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDurable(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	w := &writer{
 		db:      on,
-		options: options,
+		path:    path,
+		file:    file,
 		queue:   make(chan *job, waitingLimit),
 		stopped: make(chan struct{}),
-	}
-	if err := w.connect(ctx); err != nil {
-		return nil, err
+		conn:    conn,
+		run:     newStatements(conn, options.Trace),
 	}
 	go w.loop()
 	return w, nil
@@ -123,13 +137,10 @@ func (w *writer) close() error {
 	}
 	close(w.queue)
 	<-w.stopped
-	var err error
-	if w.conn != nil {
-		// Moves everything into the main file, so that a copy of it is whole.
-		_, err = w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
-		err = errors.Join(err, w.disconnect(nil))
-	}
-	return errors.Join(err, w.db.Close())
+	// Moves everything into the main file, so that a copy of it is whole.
+	_, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
+	// The driver can't close a statement after its connection.
+	return errors.Join(err, w.run.close(), w.conn.Close(), w.db.Close())
 }
 
 func (w *writer) loop() {
@@ -183,8 +194,7 @@ func (w *writer) commit(batch []*job) {
 		failure = w.exec("COMMIT")
 	}
 	if failure != nil {
-		// It may be rolled back already. If it can't be, the next BEGIN fails,
-		// which makes a new connection.
+		// If SQLite has rolled it back already, this is an error of no interest.
 		_ = w.exec("ROLLBACK")
 	}
 	for _, j := range begun {
@@ -226,57 +236,20 @@ func (j *job) call(queries *sqlc.Queries) {
 	j.err = j.change(queries)
 }
 
-// begin starts a transaction that may write, on a new connection if there is
-// none or the old one fails.
+// begin starts a transaction that may write. It refuses to if the file is no
+// longer the one at its path: SQLite would go on writing to it, and what was
+// acknowledged would be lost with it.
 func (w *writer) begin() error {
-	if w.conn == nil {
-		if err := w.connect(context.Background()); err != nil {
-			return err
-		}
+	now, err := os.Stat(w.path)
+	if err != nil || !os.SameFile(w.file, now) {
+		return unavailable(ErrDisk, fmt.Errorf("%s was moved, replaced or removed while it was open; restart once it is right", w.path))
 	}
-	err := w.exec("BEGIN IMMEDIATE")
-	if err != nil && !errors.Is(explain(context.Background(), err), ErrLocked) {
-		return errors.Join(err, w.disconnect(driver.ErrBadConn))
-	}
-	return err
+	return w.exec("BEGIN IMMEDIATE")
 }
 
 // exec runs a statement that ends or divides a transaction. It has no context:
 // whatever has begun is ended.
 func (w *writer) exec(statement string) error {
 	_, err := w.run.ExecContext(context.Background(), statement)
-	return err
-}
-
-func (w *writer) connect(ctx context.Context) error {
-	conn, err := w.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	if err := checkDurable(ctx, conn); err != nil {
-		return errors.Join(err, conn.Close())
-	}
-	if w.options.maxPages > 0 {
-		if _, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", w.options.maxPages)); err != nil {
-			return errors.Join(err, conn.Close())
-		}
-	}
-	w.conn, w.run = conn, newStatements(conn, w.options.Trace)
-	return nil
-}
-
-// disconnect gives the connection back to the driver, which closes it for good
-// if why is driver.ErrBadConn.
-func (w *writer) disconnect(why error) error {
-	conn := w.conn
-	err := w.run.close()
-	w.conn, w.run = nil, nil
-	if why != nil {
-		// The error that Raw passes on is the one it was given.
-		_ = conn.Raw(func(any) error { return why })
-	}
-	if closing := conn.Close(); !errors.Is(closing, sql.ErrConnDone) {
-		err = errors.Join(err, closing)
-	}
 	return err
 }

@@ -44,6 +44,7 @@ func Exercise(t *testing.T, open func(testing.TB, db.Options) Store) {
 			{"a panic reaches the caller", panics},
 			{"an event without a change", eventOnly},
 			{"one winner of each change", oneWinner},
+			{"what is read fits together", wholeReads},
 			{"the chain holds after random work", randomWork},
 			{"deadlines", deadlines},
 			{"tokens", tokens},

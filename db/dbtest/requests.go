@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,6 +262,62 @@ func oneWinner(t *testing.T, open func(testing.TB) Store) {
 			return err
 		}), approval.ErrRecorded)
 	}
+}
+
+// wholeReads reads requests while they change: each must be as one of its
+// revisions was, not half of one and half of the next.
+func wholeReads(t *testing.T, open func(testing.TB) Store) {
+	store := open(t)
+	service := newService(t, store, at(start))
+	var current atomic.Pointer[approval.Request]
+	current.Store(propose(t, service))
+	changed := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-changed:
+					return
+				default:
+				}
+				r, err := store.Request(t.Context(), current.Load().ID)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				decisions, executed, finished := 0, false, false
+				switch r.Revision {
+				case 2:
+					decisions = 1
+				case 3:
+					decisions, executed = 1, true
+				case 4:
+					decisions, executed, finished = 1, true, true
+				}
+				if len(r.Decisions) != decisions || (r.Execution != nil) != executed ||
+					executed && r.Execution.FinishedAt.IsZero() == finished {
+					t.Errorf("revision %d was read with %d decisions and the execution %+v", r.Revision, len(r.Decisions), r.Execution)
+					return
+				}
+			}
+		})
+	}
+	for range 100 {
+		r := current.Load()
+		if _, err := service.Decide(t.Context(), person("U0ANN"), ballot(r, approval.Approve)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := service.Claim(t.Context(), agent, r.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := service.Finish(t.Context(), agent, r.ID, approval.Succeeded, ""); err != nil {
+			t.Fatal(err)
+		}
+		current.Store(propose(t, service))
+	}
+	close(changed)
+	readers.Wait()
 }
 
 func deadlines(t *testing.T, open func(testing.TB) Store) {
