@@ -2,8 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -18,20 +16,43 @@ import (
 	"github.com/countersign/countersign/internal/strictjson"
 )
 
-// markedPayload is a payload with what stands for it in the call that the SDK
-// encodes. The SDK would strip white space and escape characters that people
-// must read, such as < and &, so the payload's own bytes are put in after it.
-type markedPayload struct {
-	mark    string // random: nothing else in a call can be mistaken for it
+// The bridge calls tools under a method of its own, which its transport renames.
+// For tools/call the SDK decodes every number of a result to a float64, rounding
+// what doesn't fit and failing on what is out of range; for a custom method it
+// leaves the result to its type.
+const (
+	bridgeMethod = "countersign/call"
+	toolMethod   = "tools/call"
+)
+
+// bridgeParams are the parameters of tools/call.
+type bridgeParams struct {
+	sdk.ParamsBase
+	Name      string         `json:"name"`
+	Arguments map[string]any `json:"arguments"`
+}
+
+// bridgeResult is what the bridge reads of a result of tools/call.
+type bridgeResult struct {
+	sdk.ResultBase
+	Content []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	} `json:"content"`
+	IsError bool `json:"isError"`
+}
+
+// outgoing is what the transport must know of a call that the SDK has encoded.
+type outgoing struct {
+	tool string
+	// payload's own bytes are put in where the SDK has encoded mark, which is
+	// random: the SDK would strip white space and escape characters that people
+	// must read, such as < and &. No payload if nil.
 	payload []byte
+	mark    string
 }
 
-type payloadKey struct{}
-
-func withPayload(ctx context.Context, payload []byte) (_ context.Context, mark string) {
-	mark = rand.Text()
-	return context.WithValue(ctx, payloadKey{}, markedPayload{mark, payload}), mark
-}
+type outgoingKey struct{}
 
 // bridgeTransport adds the token to requests, puts payloads in, and tells
 // answers apart that say nothing of the call itself.
@@ -59,16 +80,13 @@ func (t *bridgeTransport) CloseIdleConnections() {
 func (t *bridgeTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Authorization", "Bearer "+t.token)
-	if marked, ok := request.Context().Value(payloadKey{}).(markedPayload); ok && request.Body != nil {
+	if call, ok := request.Context().Value(outgoingKey{}).(outgoing); ok && request.Method == http.MethodPost {
 		body, err := io.ReadAll(request.Body)
 		_ = request.Body.Close()
 		if err != nil {
 			return nil, fmt.Errorf("reading the call: %w", err)
 		}
-		body = bytes.Replace(body, []byte(`"`+marked.mark+`"`), marked.payload, 1)
-		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-		request.Body, _ = request.GetBody()
-		request.ContentLength = int64(len(body))
+		call.rewrite(request, body)
 	}
 	response, err := t.next.RoundTrip(request)
 	if err != nil {
@@ -99,14 +117,33 @@ func (t *bridgeTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	return response, nil
 }
 
+// rewrite turns an encoded call of bridgeMethod into one of tools/call. Other
+// messages that belong to the call, such as that it is cancelled, stay.
+func (o outgoing) rewrite(request *http.Request, body []byte) {
+	// The method comes before the parameters, so it is the first that is found.
+	renamed := bytes.Replace(body, []byte(`"method":"`+bridgeMethod+`"`), []byte(`"method":"`+toolMethod+`"`), 1)
+	if len(renamed) != len(body) {
+		body = renamed
+		if o.payload != nil {
+			body = bytes.Replace(body, []byte(`"`+o.mark+`"`), o.payload, 1)
+		}
+		if request.Header.Get("Mcp-Method") == bridgeMethod {
+			request.Header.Set("Mcp-Method", toolMethod)
+			request.Header.Set("Mcp-Name", o.tool)
+		}
+	}
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	request.ContentLength = int64(len(body))
+}
+
 // answerOf reads a result of the server's tools from its first text, which is
-// the JSON as the server wrote it. The SDK's structured content has gone
-// through float64.
-func answerOf(result *sdk.CallToolResult) (Answer, error) {
+// the JSON as the server wrote it.
+func answerOf(result *bridgeResult) (Answer, error) {
 	var texts []string
 	for _, content := range result.Content {
-		if text, ok := content.(*sdk.TextContent); ok {
-			texts = append(texts, text.Text)
+		if content.Type == "text" {
+			texts = append(texts, content.Text)
 		}
 	}
 	if len(texts) == 0 {

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -46,7 +46,7 @@ type Handler struct {
 	server  *server
 	sdk     *sdk.Server
 	handler http.Handler
-	closed  atomic.Bool
+	posts   *calls
 	options HandlerOptions
 }
 
@@ -65,10 +65,11 @@ func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler
 		local:   local,
 		server:  newServer(local, callerOf, options.Options),
 		sdk:     over,
+		posts:   newCalls(),
 		options: options,
 	}
 	h.server.addTo(over)
-	over.AddReceivingMiddleware(keepAliveWhileRunning)
+	over.AddReceivingMiddleware(track)
 
 	body := int64(4*options.PayloadLimit + 64<<10)
 	get := func(*http.Request) *sdk.Server { return over }
@@ -87,10 +88,11 @@ func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler
 	})
 	// The SDK reads a call's token info from where RequireBearerToken puts it;
 	// the token itself was verified before, in authenticate.
+	exact := exactArguments(stateless, body)
 	carry := auth.RequireBearerToken(verified, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 	h.handler = http.NewCrossOriginProtection().Handler(carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(protocolHeader) >= statelessFrom {
-			stateless.ServeHTTP(w, r)
+			exact.ServeHTTP(w, r)
 			return
 		}
 		stateful.ServeHTTP(w, r)
@@ -106,6 +108,11 @@ type exchange struct {
 	// request ends when the client has gone or the request is served. The SDK
 	// doesn't cancel a call for either under the protocols with sessions.
 	request context.Context
+	// answered says that closing needn't wait for the request.
+	answered func()
+	// arguments are those of the call as they were written, if the SDK was
+	// given others.
+	arguments []byte
 }
 
 // Where the exchange is: in the request's context, and in its
@@ -116,10 +123,16 @@ const exchangeName = "exchange"
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.closed.Load() {
+	ready := h.posts.begin()
+	answered := sync.OnceFunc(h.posts.end)
+	defer answered()
+	if !ready {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "the server is stopping", http.StatusServiceUnavailable)
 		return
+	}
+	if r.Method != http.MethodPost {
+		answered() // an event stream that ends with its session
 	}
 	if !h.hostAllowed(r) {
 		http.Error(w, fmt.Sprintf("this server is not called %q", r.Host), http.StatusForbidden)
@@ -144,6 +157,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		agent:    approval.Agent{Name: token.Agent, Owner: token.Owner},
 		response: response,
 		request:  r.Context(),
+		answered: answered,
 	}
 	h.handler.ServeHTTP(response, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, this)))
 }
@@ -152,8 +166,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // when nothing runs any more for an agent. Requests that come later get 503.
 // Call it before http.Server.Shutdown, which waits for open event streams.
 func (h *Handler) Close() {
-	h.closed.Store(true)
 	h.server.end()
+	h.posts.drain()
 	for session := range h.sdk.Sessions() {
 		_ = session.Close() // it is closed whatever the error
 	}
@@ -207,16 +221,24 @@ func callerOf(request *sdk.CallToolRequest) (caller, error) {
 	if this == nil {
 		return caller{}, errors.New("a call arrived without a verified token")
 	}
+	if this.arguments != nil {
+		request.Params.Arguments = this.arguments
+	}
 	return caller{agent: this.agent, reachable: this.request}, nil
 }
 
-// keepAliveWhileRunning lets the HTTP response of a call be kept alive while
-// the call runs, and not before or after.
-func keepAliveWhileRunning(next sdk.MethodHandler) sdk.MethodHandler {
+// track lets the HTTP response of a call be kept alive while the call runs, and
+// not before or after.
+func track(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
-		if this := exchangeOf(request.GetExtra()); this != nil && method == "tools/call" {
-			this.response.waits()
-			defer this.response.continues()
+		if this := exchangeOf(request.GetExtra()); this != nil {
+			switch method {
+			case toolMethod:
+				this.response.waits()
+				defer this.response.continues()
+			case "subscriptions/listen":
+				this.answered() // it lasts as long as its session
+			}
 		}
 		return next(ctx, method, request)
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,6 +92,9 @@ func Dial(ctx context.Context, endpoint, token string, options RemoteOptions) (*
 			}
 		},
 	})
+	if err := sdk.AddSendingCustomMethod[*bridgeParams, *bridgeResult](r.client, bridgeMethod); err != nil {
+		return nil, fmt.Errorf("preparing the connection: %w", err)
+	}
 	if _, err := r.connected(ctx); err != nil {
 		r.http.CloseIdleConnections()
 		return nil, fmt.Errorf("connecting to %s: %w", endpoint, err)
@@ -109,7 +113,7 @@ func (r *Remote) Close() {
 
 // Request implements Flow. The payload reaches the server byte for byte.
 func (r *Remote) Request(ctx context.Context, _ approval.Agent, p approval.Proposal) (Answer, error) {
-	ctx, mark := withPayload(ctx, p.Payload)
+	mark := rand.Text()
 	arguments := map[string]any{inputPurpose: p.Purpose, inputPayload: mark}
 	for name, value := range map[string]string{inputAction: p.Action, inputTarget: p.Target, inputEnvironment: p.Environment} {
 		if value != "" {
@@ -125,7 +129,7 @@ func (r *Remote) Request(ctx context.Context, _ approval.Agent, p approval.Propo
 	if p.TTL != 0 {
 		arguments[inputTTL] = int64(p.TTL / time.Second)
 	}
-	answer, err := r.call(ctx, requestTool.Name, arguments, nil)
+	answer, err := r.call(ctx, outgoing{tool: requestTool.Name, payload: p.Payload, mark: mark}, arguments, nil)
 	if err == nil && (answer.ID == "" || answer.ReviewURL == "" || answer.ExpiresAt.IsZero()) {
 		err = errors.New("the server's answer to request_approval is incomplete")
 	}
@@ -137,7 +141,7 @@ func (r *Remote) Request(ctx context.Context, _ approval.Agent, p approval.Propo
 
 // Await implements Flow. The bound is the server's.
 func (r *Remote) Await(ctx context.Context, _ approval.Agent, id approval.ID, report func(message string)) (Answer, error) {
-	answer, err := r.call(ctx, awaitTool.Name, map[string]any{inputID: id}, report)
+	answer, err := r.call(ctx, outgoing{tool: awaitTool.Name}, map[string]any{inputID: id}, report)
 	if errors.Is(err, errCutOff) && ctx.Err() == nil {
 		return Answer{Status: approval.Pending, Guidance: whilePending}, nil
 	}
@@ -146,12 +150,12 @@ func (r *Remote) Await(ctx context.Context, _ approval.Agent, id approval.ID, re
 
 // Status implements Flow.
 func (r *Remote) Status(ctx context.Context, _ approval.Agent, id approval.ID) (Answer, error) {
-	return r.call(ctx, statusTool.Name, map[string]any{inputID: id}, nil)
+	return r.call(ctx, outgoing{tool: statusTool.Name}, map[string]any{inputID: id}, nil)
 }
 
 // Apply implements Flow.
 func (r *Remote) Apply(ctx context.Context, _ approval.Agent, id approval.ID) (Answer, error) {
-	answer, err := r.call(ctx, applyTool.Name, map[string]any{inputID: id}, nil)
+	answer, err := r.call(ctx, outgoing{tool: applyTool.Name}, map[string]any{inputID: id}, nil)
 	if err == nil && answer.Payload == nil {
 		err = errors.New("the server's answer to apply has no payload")
 	}
@@ -163,28 +167,28 @@ func (r *Remote) Apply(ctx context.Context, _ approval.Agent, id approval.ID) (A
 
 // call calls a tool of the server, and tries again for a while if the call
 // surely didn't reach it. errCutOff means that it may have.
-func (r *Remote) call(ctx context.Context, tool string, arguments map[string]any, report func(string)) (Answer, error) {
+func (r *Remote) call(ctx context.Context, out outgoing, arguments map[string]any, report func(string)) (Answer, error) {
 	giveUp := time.NewTimer(unreachableAfter)
 	defer giveUp.Stop()
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
-		answer, err := r.callOnce(ctx, tool, arguments, report)
-		again := errors.Is(err, errUnreached) || (errors.Is(err, errCutOff) && tool == statusTool.Name)
+		answer, err := r.callOnce(ctx, out, arguments, report)
+		again := errors.Is(err, errUnreached) || (errors.Is(err, errCutOff) && out.tool == statusTool.Name)
 		if !again {
 			return answer, err
 		}
-		r.logger.Debug("reaching the server", "tool", tool, "err", err)
+		r.logger.Debug("reaching the server", "tool", out.tool, "err", err)
 		select {
 		case <-ctx.Done():
 			return Answer{}, ctx.Err()
 		case <-giveUp.C:
-			r.logger.Warn("the server can't be reached", "tool", tool, "err", err)
+			r.logger.Warn("the server can't be reached", "tool", out.tool, "err", err)
 			return Answer{}, &Refusal{"The approval server can't be reached now. Nothing was changed, and requests that it has stay as they are. Try again in a minute; if that keeps failing, tell the user."}
 		case <-time.After(pause):
 		}
 	}
 }
 
-func (r *Remote) callOnce(ctx context.Context, tool string, arguments map[string]any, report func(string)) (Answer, error) {
+func (r *Remote) callOnce(ctx context.Context, out outgoing, arguments map[string]any, report func(string)) (Answer, error) {
 	session, err := r.connected(ctx)
 	if err != nil {
 		if err = failure(ctx, err); errors.Is(err, errCutOff) {
@@ -192,7 +196,7 @@ func (r *Remote) callOnce(ctx context.Context, tool string, arguments map[string
 		}
 		return Answer{}, err
 	}
-	params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
+	params := &bridgeParams{Name: out.tool, Arguments: arguments}
 	if report != nil {
 		// A notification may be handled as the result is: nothing is reported
 		// after this returns.
@@ -212,9 +216,10 @@ func (r *Remote) callOnce(ctx context.Context, tool string, arguments map[string
 			defer reporting.Unlock()
 			over = true
 		}()
-		params.SetProgressToken(token)
+		params.Meta = sdk.Meta{"progressToken": token}
 	}
-	result, err := session.CallTool(ctx, params)
+	ctx = context.WithValue(ctx, outgoingKey{}, out)
+	result, err := sdk.CallCustomMethod[*bridgeParams, *bridgeResult](ctx, session, bridgeMethod, params)
 	if err != nil {
 		err = failure(ctx, err)
 		if errors.Is(err, errUnreached) || errors.Is(err, errCutOff) {

@@ -119,6 +119,7 @@ func (s *server) tool(run func(context.Context, call) (*sdk.CallToolResult, erro
 		}
 		if ctx.Err() != nil || errors.Is(err, errGone) {
 			// Nobody is there to be told, and going away is no answer.
+			s.logger.Debug("a caller went away", "tool", request.Params.Name, "agent", who.agent.Name)
 			return nil, err
 		}
 		s.logger.Error("answering a tool call", "tool", request.Params.Name, "agent", who.agent.Name, "err", err)

@@ -24,12 +24,15 @@ func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.Read
 	over := newSDKServer(options)
 	s.addTo(over)
 	// When ctx ends, calls must still be answered: only closing ends the session.
-	session, err := over.Connect(context.WithoutCancel(ctx), &sdk.IOTransport{Reader: in, Writer: out}, nil)
+	answered := newCalls()
+	transport := &countedTransport{&sdk.IOTransport{Reader: in, Writer: out}, answered}
+	session, err := over.Connect(context.WithoutCancel(ctx), transport, nil)
 	if err != nil {
 		return fmt.Errorf("starting to serve stdio: %w", err)
 	}
 	closing := context.AfterFunc(ctx, func() {
 		s.end()
+		answered.drain()
 		_ = session.Close() // Wait reports how it ended
 	})
 	err = session.Wait()

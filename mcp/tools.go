@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,7 +30,7 @@ var (
 			optional(inputAction, text("The name of the action, such as crm.delete_customers.", 0, approval.MaxAction)),
 			optional(inputTarget, text("What the action acts on, such as a database, a repository or an account.", 0, approval.MaxTarget)),
 			optional(inputEnvironment, text("Where the action runs, such as production. Not stated counts as production.", 0, approval.MaxEnvironment)),
-			optional(inputCount, &jsonschema.Schema{Type: "integer", Minimum: new(0.0), Maximum: new(float64(math.MaxInt64)), Description: "How many things the action touches."}),
+			optional(inputCount, &jsonschema.Schema{Type: "integer", Minimum: new(0.0), Description: "How many things the action touches."}),
 			optional(inputReversible, &jsonschema.Schema{Type: "boolean", Description: "Whether the action can be undone."}),
 		),
 		OutputSchema: object(
