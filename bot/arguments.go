@@ -1,0 +1,93 @@
+package bot
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/internal/visible"
+)
+
+// How much of the arguments a card shows, and how the rest is split over the
+// Details modal.
+const (
+	inlineCharacters = 1200
+	inlineLines      = 25
+	inlineLength     = 2800 // as Slack counts
+	chunkLength      = 2800 // as Slack counts; its limit for a text is 3,000
+
+	// lineWidth is what a phone shows of preformatted text without wrapping.
+	lineWidth = 44
+)
+
+// arguments is a payload laid out for reading.
+type arguments struct {
+	text       string // with hidden characters made visible
+	characters int    // in text
+	lines      int    // in text
+	reindented bool   // the white space outside of strings isn't the payload's
+}
+
+// layOut lays a payload out: what is short stays on a line, lists of plain
+// values fill lines, and all else gets a line and an indent. Only white space
+// outside of strings differs from the payload; numbers and strings stay as they
+// are written.
+func layOut(p approval.Payload) arguments {
+	text := string(p)
+	laidOut := text
+	if tree, ok := parseJSON(text); ok {
+		var b strings.Builder
+		tree.print(&b, 0, 0)
+		laidOut = b.String()
+	}
+	a := arguments{text: visible.Text(laidOut), reindented: laidOut != text}
+	a.characters = utf8.RuneCountInString(a.text)
+	a.lines = 1 + strings.Count(a.text, "\n")
+	return a
+}
+
+// inline reports whether a card shows all of it.
+func (a arguments) inline() bool {
+	return a.characters <= inlineCharacters && a.lines <= inlineLines && length(a.text) <= inlineLength
+}
+
+// excerpt is the beginning that a card shows of arguments that aren't inline,
+// and how much of the whole that is, exactly.
+func (a arguments) excerpt() (text, note string) {
+	text, _ = visible.Cut(a.text, inlineCharacters)
+	text, _ = beginning(text, inlineLength)
+	if lines := strings.SplitN(text, "\n", inlineLines+1); len(lines) > inlineLines {
+		text = strings.Join(lines[:inlineLines], "\n")
+	} else if whole := strings.LastIndexByte(text, '\n'); whole > len(text)/2 {
+		// Half a line could read as a value that isn't there.
+		text = text[:whole]
+	}
+	note = "Showing " + digits(int64(1+strings.Count(text, "\n"))) + " of " + counted(int64(a.lines), "line") +
+		", " + digits(int64(utf8.RuneCountInString(text))) + " of " + counted(int64(a.characters), "character") + "."
+	return text, note
+}
+
+// chunks splits all of it into texts that Slack takes, at line breaks where
+// they are not too far apart.
+func (a arguments) chunks() []string {
+	var chunks []string
+	rest := a.text
+	for rest != "" {
+		chunk, more := beginning(rest, chunkLength)
+		if !more {
+			return append(chunks, rest)
+		}
+		next := len(chunk)
+		if last := strings.LastIndexByte(chunk, '\n'); last > len(chunk)/2 {
+			// The break between two blocks is the line break.
+			chunk, next = chunk[:last], last+1
+		}
+		if next == 0 {
+			// One escape is longer than a chunk, which can't be.
+			return append(chunks, rest)
+		}
+		chunks = append(chunks, chunk)
+		rest = rest[next:]
+	}
+	return chunks
+}

@@ -1,0 +1,189 @@
+package bot
+
+import (
+	"github.com/slack-go/slack"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/internal/visible"
+	"github.com/countersign/countersign/policy"
+)
+
+// metadataEvent marks our messages, so that one whose arrival is in doubt can
+// be found.
+const metadataEvent = "countersign_card"
+
+func metadata(r *approval.Request) slack.SlackMetadata {
+	return slack.SlackMetadata{
+		EventType:    metadataEvent,
+		EventPayload: map[string]any{"request_id": string(r.ID), "revision": r.Revision},
+	}
+}
+
+// message is what is posted for a request, or what its message becomes.
+type message struct {
+	text   string
+	blocks []slack.Block
+}
+
+// blockIDs makes ids that differ in each revision of each request: Slack wants
+// new ones when a message is updated.
+func blockIDs(r *approval.Request) func(name string) string {
+	return func(name string) string { return string(r.ID) + "." + integer(r.Revision) + "." + name }
+}
+
+// renderCard is the card of a request in any state. Posting and updating use
+// it alike, so a card that could be posted can be updated.
+func renderCard(r *approval.Request) message {
+	id := blockIDs(r)
+	f := newFacts(r, cardBudget)
+	a := layOut(r.Payload)
+	head := stageOf(r)
+
+	asked := []slack.RichTextElement{f.lines()}
+	if warning, any := badges(r); any {
+		asked = append(asked, warning.section())
+	}
+	asked = append(asked, f.purpose()...)
+	blocks := []slack.Block{
+		slack.NewHeaderBlock(plainText(head.mark+" "+head.words+" · "+environment(r, cardBudget.environment)),
+			slack.HeaderBlockOptionBlockID(id("state"))),
+		slack.NewRichTextBlock(id("facts"), asked...),
+	}
+	text, note := a.text, ""
+	if !a.inline() {
+		f.whole = false
+		text, note = a.excerpt()
+	}
+	var label line
+	label.bold("Arguments")
+	if a.reindented {
+		label.text(", spacing changed for reading")
+	}
+	shownArguments := []slack.RichTextElement{label.section(), preformatted(text)}
+	blocks = append(blocks, slack.NewRichTextBlock(id("arguments"), shownArguments...))
+	if said := words(r, 600); said != nil {
+		blocks = append(blocks, slack.NewRichTextBlock(id("words"), said...))
+	}
+	offer := onCard
+	if !f.whole {
+		offer = offerOf(r)
+	}
+	if hint := offer.hint(note, r.Status == approval.Pending); hint != "" {
+		blocks = append(blocks, slack.NewContextBlock(id("cut"), plainText(hint)))
+	}
+	if r.Status == approval.Pending {
+		blocks = append(blocks, slack.NewContextBlock(id("needs"),
+			plainText(needs(r)),
+			markup("Expires "+moment(r.ExpiresAt))))
+	}
+	if said := outcome(r); said != nil {
+		blocks = append(blocks, slack.NewContextBlock(id("outcome"), said...))
+	}
+	if r.Status == approval.Pending {
+		blocks = append(blocks, buttons(r, offer == onCard))
+	}
+	blocks = append(blocks, slack.NewContextBlock(id("print"), plainText(smallPrint(r))))
+	return message{text: notification(r), blocks: blocks}
+}
+
+// offer is where a person can approve: only where all of it can be read.
+type offer int
+
+const (
+	nowhere offer = iota
+	onCard
+	inDetails
+)
+
+// offerOf is where a request can be approved that doesn't fit its card.
+func offerOf(r *approval.Request) offer {
+	if _, whole := renderDetails(r); whole {
+		return inDetails
+	}
+	return nowhere
+}
+
+// hint says what the card leaves out and where the rest is.
+func (o offer) hint(note string, pending bool) string {
+	if note != "" {
+		note += " "
+	}
+	switch {
+	case o == onCard:
+		return ""
+	case !pending:
+		return note + "Not all of the request is shown here."
+	case o == inDetails:
+		return note + "Details has all of it, and Approve is there."
+	default:
+		return "✂️ " + note + "This is too large to review in Slack, so it can't be approved here."
+	}
+}
+
+// buttons are what a pending card offers. Each carries the version and digest
+// that were shown, so that a click on an old card can be told.
+func buttons(r *approval.Request, approvable bool) slack.Block {
+	value := shows(r).value()
+	var row []slack.BlockElement
+	if approvable {
+		approve := button(approveAction, "Approve", value, slack.StylePrimary)
+		approve.AccessibilityLabel, _ = cut("Approve "+summary(r, 40), 75)
+		title := plainText("Approve this action?")
+		text, _ := cut(summary(r, 150)+" · "+environment(r, 60)+". The agent may run it at once.", 300)
+		approve.Confirm = slack.NewConfirmationBlockObject(title, plainText(text), plainText("Approve"), plainText("Cancel"))
+		approve.Confirm.Style = slack.StylePrimary
+		row = append(row, approve)
+	}
+	row = append(row,
+		button(rejectAction, "Reject…", value, slack.StyleDanger),
+		button(detailsAction, "Details", value, slack.StyleDefault))
+	return slack.NewActionBlock(blockIDs(r)("actions"), row...)
+}
+
+// needs says what approving still takes.
+func needs(r *approval.Request) string {
+	verb := "Needs "
+	if len(r.Votes()) > 0 {
+		verb = "Still needs "
+	}
+	text, _ := cut(verb+policy.Words(r.Missing()), 200)
+	return text
+}
+
+// smallPrint is what only somebody who compares needs.
+func smallPrint(r *approval.Request) string {
+	version := ""
+	if r.Version > 1 {
+		version = " · version " + integer(int64(r.Version))
+	}
+	return "Digest " + r.Digest.Short() + version + " · " + string(r.ID)
+}
+
+// renderMinimal is the card for when Slack refuses the full one: it still says
+// what runs on how much, and leads on to Details.
+func renderMinimal(r *approval.Request) message {
+	id := blockIDs(r)
+	head := stageOf(r)
+	count := "not stated"
+	if r.StatedCount != nil {
+		count = digits(*r.StatedCount)
+	} else if lists := r.Payload.Lists(); len(lists) == 1 {
+		count = digits(int64(lists[0].Length))
+	}
+	action := "not stated"
+	if r.Action != "" {
+		action, _ = cut(visible.Line(r.Action), 200)
+	}
+	text := head.mark + " " + head.words + " · " + environment(r, 60) +
+		"\nAction: " + action + "\nCount: " + count + "\nDigest: " + r.Digest.Short()
+	if r.Status == approval.Pending {
+		text += "\n" + needs(r) + ". Slack didn't take the full card; Details has all of it."
+	}
+	section := slack.NewSectionBlock(plainText(text), nil, nil)
+	section.BlockID = id("minimal")
+	blocks := []slack.Block{section}
+	if r.Status == approval.Pending {
+		blocks = append(blocks, buttons(r, false))
+	}
+	return message{text: notification(r), blocks: blocks}
+}

@@ -1,0 +1,370 @@
+package bot_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/bot"
+	"github.com/countersign/countersign/bot/slacksim"
+	"github.com/countersign/countersign/internal/visible"
+	"github.com/countersign/countersign/policy"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// indented is JSON for people to review, with characters as they are.
+func indented(t *testing.T, value any) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func golden(t *testing.T, name string, value any) {
+	t.Helper()
+	got := indented(t, value)
+	path := filepath.Join("testdata", name+".json")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; write it with: go test ./bot -update", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s: -want +got:\n%s", path, diff)
+	}
+}
+
+func TestCards(t *testing.T) {
+	t.Parallel()
+	for name, r := range states() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			card := bot.Card(r)
+			golden(t, "card/"+name, card)
+			checkMessage(t, r, card)
+			checkMessage(t, r, bot.Minimal(r))
+		})
+	}
+}
+
+func TestDetailsOfCards(t *testing.T) {
+	t.Parallel()
+	for name, r := range states() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			view, whole := bot.Details(r)
+			checkDetails(t, r, view, whole)
+			if len(r.Payload) < 5000 {
+				golden(t, "details/"+name, view)
+			}
+		})
+	}
+}
+
+// fataler is a test or a property's check.
+type fataler interface {
+	Helper()
+	Errorf(format string, values ...any)
+	Fatalf(format string, values ...any)
+}
+
+// checkMessage checks a card against what Slack documents and what no card may
+// do.
+func checkMessage(t fataler, r *approval.Request, m bot.Rendered) {
+	t.Helper()
+	for _, problem := range slacksim.LintMessage(m.Blocks, m.Text) {
+		t.Errorf("Slack would refuse it: %s: %s", problem.Code, problem)
+	}
+	p := parts(t, m.Blocks)
+	if total := bot.Length(strings.Join(p.texts, "")); total > 13_000 {
+		t.Errorf("the card has %d characters in all", total)
+	}
+	if n := utf8.RuneCountInString(m.Text); n == 0 || n > 1000 {
+		t.Errorf("the notification has %d characters: %s", n, m.Text)
+	}
+	checkInert(t, p)
+	final := r.Status != approval.Pending
+	if final && len(p.actions) > 0 {
+		t.Errorf("a decided card has the buttons %v", p.actions)
+	}
+	if !final && (!p.has("reject") || !p.has("details")) {
+		t.Errorf("a pending card has only the buttons %v", p.actions)
+	}
+	if p.has("approve") {
+		// What can be approved on the card is on the card, to the last
+		// character.
+		if got, want := unspaced(p.preformatted), visible.Text(unspaced(string(r.Payload))); got != want {
+			t.Errorf("Approve is on the card, which shows\n%q\nof\n%q", got, want)
+		}
+		for _, words := range []string{r.Action, r.Target, r.Environment, r.Purpose} {
+			if shown := strings.Join(p.texts, "\n"); !strings.Contains(shown, visible.Line(words)) && !strings.Contains(shown, visible.Text(words)) {
+				t.Errorf("Approve is on the card, which doesn't show %q", words)
+			}
+		}
+	}
+}
+
+func checkDetails(t fataler, r *approval.Request, view json.RawMessage, whole bool) {
+	t.Helper()
+	for _, problem := range slacksim.LintView(view) {
+		t.Errorf("Slack would refuse it: %s: %s", problem.Code, problem)
+	}
+	var v struct {
+		Blocks          json.RawMessage `json:"blocks"`
+		Submit          *struct{}       `json:"submit"`
+		CallbackID      string          `json:"callback_id"`
+		PrivateMetadata string          `json:"private_metadata"`
+	}
+	if err := json.Unmarshal(view, &v); err != nil {
+		t.Fatalf("reading the view: %v", err)
+	}
+	p := parts(t, v.Blocks)
+	checkInert(t, p)
+	if got, want := unspaced(p.preformatted), visible.Text(unspaced(string(r.Payload))); whole && got != want {
+		t.Errorf("the modal says it is whole and shows\n%q\nof\n%q", got, want)
+	}
+	if offered := v.Submit != nil; offered != (whole && r.Status == approval.Pending) {
+		t.Errorf("Approve is offered in the modal: %v; whole: %v; status %s", offered, whole, r.Status)
+	} else if offered && (v.CallbackID != "approve" || v.PrivateMetadata != bot.Value(r)) {
+		t.Errorf("the modal approves %q by %q", v.PrivateMetadata, v.CallbackID)
+	}
+}
+
+// ours is all that may stand where Slack parses markup: our own words, mentions
+// of people by id, and dates.
+var ours = regexp.MustCompile(`^(?:[A-Za-z ,.;:*_'-]|[0-9,]+ more|<@[UW][A-Z0-9]+>|<!date\^[0-9]+\^\{date_short_pretty\} \{time\}\|[0-9]{1,2} [A-Z][a-z]{2} [0-9:]{5} UTC>)*$`)
+
+// checkInert checks that nothing of the agent's stands where Slack parses
+// markup.
+func checkInert(t fataler, p blockParts) {
+	t.Helper()
+	for _, text := range p.markup {
+		if !ours.MatchString(text) {
+			t.Errorf("this stands in markup: %q", text)
+		}
+	}
+	for _, text := range p.texts {
+		for _, r := range strings.NewReplacer("⚠️", "", "✂️", "").Replace(text) {
+			if r != '\n' && r != '\t' && !unicode.IsMark(r) && visible.Line(string(r)) != string(r) || unicode.Is(unicode.Variation_Selector, r) {
+				t.Errorf("the character %U isn't shown as one: %q", r, text)
+				break
+			}
+		}
+	}
+}
+
+// blockParts are the texts of blocks by how Slack shows them.
+type blockParts struct {
+	texts        []string
+	markup       []string
+	preformatted string
+	actions      []string
+}
+
+func (p blockParts) has(action string) bool {
+	for _, a := range p.actions {
+		if a == action {
+			return true
+		}
+	}
+	return false
+}
+
+func parts(t fataler, blocks json.RawMessage) blockParts {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(blocks, &value); err != nil {
+		t.Fatalf("reading the blocks: %v", err)
+	}
+	var p blockParts
+	p.walk(value, false)
+	return p
+}
+
+func (p *blockParts) walk(value any, preformatted bool) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			p.walk(item, preformatted)
+		}
+	case map[string]any:
+		kind, _ := v["type"].(string)
+		if text, ok := v["text"].(string); ok {
+			p.texts = append(p.texts, text)
+			if kind == "mrkdwn" {
+				p.markup = append(p.markup, text)
+			}
+			if preformatted {
+				p.preformatted += text
+			}
+		}
+		if action, ok := v["action_id"].(string); ok && kind == "button" {
+			p.actions = append(p.actions, action)
+		}
+		for _, key := range []string{"text", "elements", "confirm", "title", "element", "label", "accessory", "fields"} {
+			p.walk(v[key], preformatted || kind == "rich_text_preformatted")
+		}
+	}
+}
+
+// Whatever an agent asks, in whatever state: Slack takes the card and the modal,
+// nothing of the agent's is parsed, and Approve stands only where all is shown.
+func TestAnyRequestCanBeShown(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyRequest(t)
+		checkMessage(t, r, bot.Card(r))
+		checkMessage(t, r, bot.Minimal(r))
+		view, whole := bot.Details(r)
+		checkDetails(t, r, view, whole)
+		for _, problem := range append(slacksim.LintView(bot.RejectView(r, true)), slacksim.LintView(bot.RejectView(r, false))...) {
+			t.Errorf("Slack would refuse the Reject modal: %s", problem)
+		}
+		for _, err := range []error{
+			nil, approval.ErrRecorded, approval.ErrNotApprover, approval.ErrSelf, approval.ErrIneligible, approval.ErrUnverified,
+			approval.ErrStale, approval.ErrDecided, approval.ErrApplied, approval.ErrExpired, approval.ErrNotFound,
+		} {
+			text, known := bot.Answer(approval.Approve, r, err)
+			if !known {
+				t.Errorf("no answer for %v", err)
+			}
+			if text == "" {
+				continue
+			}
+			for _, problem := range slacksim.LintView(bot.AnswerView(text)) {
+				t.Errorf("Slack would refuse the answer %q: %s", text, problem)
+			}
+		}
+	})
+}
+
+func clipped(t *rapid.T, name string, limit int) string {
+	text := []rune(nastyText().Draw(t, name))
+	return string(text[:min(len(text), limit)])
+}
+
+func anyRequest(t *rapid.T) *approval.Request {
+	r := deletion()
+	r.Purpose = clipped(t, "purpose", approval.MaxPurpose) + "."
+	r.Action = clipped(t, "action", approval.MaxAction)
+	r.Target = clipped(t, "target", approval.MaxTarget)
+	r.Environment = rapid.SampledFrom([]string{"", "production", clipped(t, "environment", approval.MaxEnvironment)}).Draw(t, "which environment")
+	r.Payload = approval.Payload(jsonText().Draw(t, "payload"))
+	r.StatedCount = rapid.SampledFrom([]*int64{nil, pointer[int64](0), pointer[int64](1), pointer[int64](214), pointer[int64](math.MaxInt64)}).Draw(t, "count")
+	for range rapid.IntRange(0, 5).Draw(t, "rules") {
+		r.Rules = append(r.Rules, policy.FiredRule{ID: "x", Why: clipped(t, "why", 300)})
+	}
+	needed := rapid.IntRange(1, policy.MaxPeople).Draw(t, "needed")
+	r.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: needed}}
+	for range rapid.IntRange(0, 3).Draw(t, "editors") {
+		r.Editors = append(r.Editors, grace)
+	}
+	for i := range rapid.IntRange(0, needed).Draw(t, "votes") {
+		vote(approval.Approver{Workspace: "T0DEMO", User: "U0" + strings.Repeat("A", i+1)}, approval.Approve, "finance", "")(r)
+	}
+	reason := clipped(t, "reason", approval.MaxReason)
+	switch rapid.IntRange(0, 4).Draw(t, "what then") {
+	case 0:
+		if r.Status == approval.Pending {
+			vote(ada, approval.Reject, "finance", reason)(r)
+		}
+	case 1:
+		expired(r)
+	case 2:
+		if r.Status == approval.Approved {
+			r.Status = approval.Applied
+			r.Execution = &approval.Execution{StartedAt: asked, FinishedAt: asked, Outcome: approval.Failed, Detail: reason}
+		}
+	case 3:
+		if r.Status == approval.Approved {
+			r.Status, r.Reason, r.ClosedAt = approval.Rejected, "Superseded.", asked
+		}
+	}
+	return r
+}
+
+func TestNotificationStandsAlone(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		r    *approval.Request
+		want string
+	}{
+		{"pending", deletion(), "Approval needed (production): crm.delete_records on 214 records. Expires 03:35 UTC."},
+		{"the next day", deletion(func(r *approval.Request) { r.ExpiresAt = asked.Add(22 * time.Hour) }), "Approval needed (production): crm.delete_records on 214 records. Expires 2 Dec 00:35 UTC."},
+		{"one", deletion(payload(`{"ids": [1]}`)), "Approval needed (production): crm.delete_records on 1 record. Expires 03:35 UTC."},
+		{"a thousand", deletion(payload(`{"a": 1}`), func(r *approval.Request) { r.StatedCount = pointer[int64](1000) }), "Approval needed (production): crm.delete_records on 1,000 records. Expires 03:35 UTC."},
+		{"contradicted", deletion(func(r *approval.Request) { r.StatedCount = pointer[int64](1) }), "Approval needed (production): crm.delete_records on 1 stated, 214 records listed. Expires 03:35 UTC."},
+		{"no environment", deletion(func(r *approval.Request) { r.Environment = "" }), "Approval needed (production, not stated): crm.delete_records on 214 records. Expires 03:35 UTC."},
+		{"half", deletion(twoOf, vote(ada, approval.Approve, "oncall", "")), "1 of 2 approved (production): crm.delete_records on 214 records. Expires 03:35 UTC."},
+		{"rejected", deletion(vote(grace, approval.Reject, "oncall", "no")), "Rejected (production): crm.delete_records on 214 records."},
+		{"expired", deletion(expired), "Expired before a decision (production): crm.delete_records on 214 records."},
+		{"inert", deletion(func(r *approval.Request) { r.Action = "<!channel> & all" }), "Approval needed (production): &lt;!channel&gt; &amp; all on 214 records. Expires 03:35 UTC."},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got := bot.Card(test.r).Text
+			if got != test.want {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+			if n := utf8.RuneCountInString(got); n > 150 {
+				t.Errorf("it has %d characters, too many for a lock screen", n)
+			}
+		})
+	}
+}
+
+// Block ids change with each revision, as Slack asks for updates.
+func TestBlockIDsChange(t *testing.T) {
+	t.Parallel()
+	ids := func(r *approval.Request) map[string]bool {
+		var blocks []struct {
+			ID string `json:"block_id"`
+		}
+		if err := json.Unmarshal(bot.Card(r).Blocks, &blocks); err != nil {
+			t.Fatal(err)
+		}
+		all := make(map[string]bool)
+		for _, block := range blocks {
+			if block.ID == "" || all[block.ID] {
+				t.Errorf("the block id %q is empty or used twice", block.ID)
+			}
+			all[block.ID] = true
+		}
+		return all
+	}
+	first, second := ids(deletion()), ids(deletion(twoOf, vote(ada, approval.Approve, "oncall", "")))
+	for id := range first {
+		if second[id] {
+			t.Errorf("the block id %s is the same in the next revision", id)
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package bot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/slack-go/slack"
+	"golang.org/x/time/rate"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// Outbox is what a destination still has to be told, as the store keeps it. It
+// holds states and no messages: what is sent is the request as it is when it is
+// sent, so notices coalesce and can't overtake each other.
+type Outbox interface {
+	// LeaseNotice takes the due notice that has waited longest, until the given
+	// time, with its request as it is now. false if none can be had.
+	LeaseNotice(ctx context.Context, destination string, now, until time.Time) (approval.Notice, *approval.Request, bool, error)
+	// SettleNotice records what became of a leased notice.
+	SettleNotice(ctx context.Context, n approval.Notice, s approval.Settlement, now time.Time) error
+	// NextNotice says when the next due notice can be leased; the zero time is
+	// at once. false if none is due.
+	NextNotice(ctx context.Context, destination string) (time.Time, bool, error)
+}
+
+// pace is how fast and how often things are sent.
+type pace struct {
+	every time.Duration // between two messages, after a burst; Slack allows one a second in a channel
+	burst int
+	first time.Duration // before the second attempt; it doubles from attempt to attempt
+	most  time.Duration // between attempts
+	slow  time.Duration // between attempts that need somebody to do something
+	doubt time.Duration // before a message whose arrival is in doubt is looked for
+}
+
+var defaultPace = pace{
+	every: time.Second,
+	burst: 3,
+	first: time.Second,
+	most:  time.Minute,
+	slow:  time.Minute,
+	doubt: 3 * time.Second,
+}
+
+const (
+	// leaseTime is how long a delivery may take with everything around it.
+	leaseTime = time.Minute
+	// shutdownGrace is how long a delivery in flight may go on when the bot
+	// stops. What it doesn't finish is looked for at the next start.
+	shutdownGrace = 2 * time.Second
+	// outboxRetry is how long to wait when the store doesn't answer.
+	outboxRetry = 5 * time.Second
+)
+
+// delivery tells one channel of requests.
+type delivery struct {
+	options     Options
+	destination string
+	bell        *approval.Bell
+	outbox      Outbox
+	slack       *slack.Client
+	history     history
+	pace        pace
+	limiter     *rate.Limiter
+	health      *health
+	log         *slog.Logger
+
+	failures     int       // calls that failed in a row
+	sharingKnown time.Time // until when the channel's sharing needs no new look
+}
+
+func newDelivery(options Options, bell *approval.Bell, outbox Outbox, health *health) *delivery {
+	d := &delivery{
+		options:     options,
+		destination: Destination(options.Channel),
+		bell:        bell,
+		outbox:      outbox,
+		slack:       options.client(deliveryTimeout),
+		history:     newHistory(options),
+		health:      health,
+		log:         options.Logger.With("destination", Destination(options.Channel)),
+	}
+	d.keep(defaultPace)
+	return d
+}
+
+func (d *delivery) keep(p pace) {
+	d.pace = p
+	d.limiter = rate.NewLimiter(rate.Every(p.every), p.burst)
+}
+
+// run delivers until ctx ends. The error says that the token is another
+// workspace's.
+func (d *delivery) run(ctx context.Context) error {
+	changed, stop := d.bell.ListenAll()
+	defer stop()
+	if err := d.introduce(ctx); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		at, due, err := d.outbox.NextNotice(ctx, d.destination)
+		switch wait := at.Sub(d.options.Now()); {
+		case err != nil:
+			if ctx.Err() == nil {
+				d.log.Error("looking for something to deliver", "err", err)
+			}
+			sleep(ctx, outboxRetry, nil)
+		case !due:
+			sleep(ctx, time.Hour, changed)
+		case wait > 0:
+			sleep(ctx, wait, changed)
+		case d.limiter.Wait(ctx) == nil:
+			sleep(ctx, d.deliverNext(ctx), nil)
+		}
+	}
+	return nil
+}
+
+// sleep waits for a time, for the bell if there is one, or for ctx to end.
+func sleep(ctx context.Context, wait time.Duration, rung <-chan struct{}) {
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-rung:
+	case <-ctx.Done():
+	}
+}
+
+// introduce finds out who we are, before anything is posted.
+func (d *delivery) introduce(ctx context.Context) error {
+	for attempt := 1; ctx.Err() == nil; attempt++ {
+		self, err := d.slack.AuthTestContext(ctx)
+		if err == nil && self.TeamID == "" {
+			err = errors.New("Slack's answer says nothing")
+		}
+		if err == nil && self.TeamID != d.options.Workspace {
+			return fmt.Errorf("the bot token belongs to the workspace %s (%s), not to %s", self.TeamID, self.Team, d.options.Workspace)
+		}
+		if err == nil {
+			d.history.self = self
+			d.health.set(deliveryPart, nil)
+			return nil
+		}
+		wait := d.backoff(attempt)
+		if classify(err) == misconfigured {
+			wait = d.pace.slow
+		}
+		wait = max(wait, retryAfter(err))
+		if ctx.Err() == nil {
+			d.failed("asking Slack who we are", err, wait)
+		}
+		sleep(ctx, wait, nil)
+	}
+	return nil
+}
+
+// failed logs a failure with what to do about it.
+func (d *delivery) failed(doing string, err error, wait time.Duration, more ...any) {
+	attributes := append([]any{"err", explained(err), "next_attempt_in", wait}, more...)
+	if todo := remedy(code(err)); todo != "" {
+		d.log.Error(doing, append(attributes, "todo", todo)...)
+		d.health.set(deliveryPart, fmt.Errorf("%s: %w: %s", doing, err, todo))
+		return
+	}
+	d.log.Warn(doing, attributes...)
+	d.health.set(deliveryPart, fmt.Errorf("%s: %w", doing, err))
+}
+
+func (d *delivery) backoff(attempts int) time.Duration {
+	wait := d.pace.first
+	for i := 1; i < attempts && wait < d.pace.most; i++ {
+		wait *= 2
+	}
+	return min(wait, d.pace.most)
+}
+
+// deliverNext delivers one notice and returns how long the whole destination
+// has to rest then.
+func (d *delivery) deliverNext(ctx context.Context) time.Duration {
+	ctx, cancel := lingering(ctx, shutdownGrace)
+	defer cancel()
+	now := d.options.Now()
+	notice, r, ok, err := d.outbox.LeaseNotice(ctx, d.destination, now, now.Add(leaseTime))
+	if err != nil {
+		d.log.Error("taking something to deliver", "err", err)
+		return outboxRetry
+	}
+	if !ok {
+		return 0
+	}
+	settlement, rest := d.deliver(ctx, notice, r)
+	// What happened is recorded even if the bot is stopping.
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryTimeout)
+	defer cancel()
+	if err := d.outbox.SettleNotice(settling, notice, settlement, d.options.Now()); err != nil {
+		// The lease ends by itself; a message that arrived is found again.
+		d.log.Error("recording a delivery", "request_id", notice.Request, "err", err)
+		return outboxRetry
+	}
+	return rest
+}
+
+// lingering is a context that ends a while after its parent.
+func lingering(parent context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		timer := time.AfterFunc(grace, cancel)
+		context.AfterFunc(ctx, func() { timer.Stop() })
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// deliver brings the channel's message to the request's state.
+func (d *delivery) deliver(ctx context.Context, n approval.Notice, r *approval.Request) (approval.Settlement, time.Duration) {
+	s := approval.Settlement{Reference: n.Reference, SentRevision: n.SentRevision}
+	if s.Reference == "" && n.Uncertain {
+		found, err := d.history.find(ctx, r)
+		switch {
+		case err == nil:
+			s.Reference = found // "" if it isn't there
+		case classify(err) == misconfigured || classify(err) == refused:
+			// A second card does no harm: both are about one request. A
+			// missing one would.
+			d.log.Warn("can't look whether a card arrived, so it may be posted twice", "request_id", r.ID, "err", explained(err))
+		default:
+			s.Uncertain = true
+			return d.postpone(s, n, "looking for a card that may have arrived", err)
+		}
+	}
+	var err error
+	doing := "updating a card"
+	if s.Reference != "" {
+		err = d.send(ctx, r, slack.MsgOptionUpdate(timestamp(s.Reference)), nil)
+		if classify(err) == gone {
+			d.log.Warn("a card is gone", "request_id", r.ID, "reference", s.Reference, "err", err)
+			if r.Status != approval.Pending {
+				s.Abandon, s.Failure = true, code(err)
+				return s, 0
+			}
+			s.Reference = ""
+		}
+	}
+	if s.Reference == "" {
+		doing = "posting a card"
+		if err = d.private(ctx); err != nil {
+			return d.postpone(s, n, "checking who sees the channel", err)
+		}
+		var posted string
+		err = d.send(ctx, r, slack.MsgOptionPost(), &posted)
+		if err == nil {
+			s.Reference = reference(d.options.Channel, posted)
+		}
+		s.Uncertain = classify(err) == unclear
+	}
+	if err != nil {
+		return d.postpone(s, n, doing, err)
+	}
+	s.SentRevision = r.Revision
+	d.failures = 0
+	d.health.set(deliveryPart, nil)
+	return s, 0
+}
+
+// errNoTimestamp means that Slack's answer didn't say which message it posted.
+var errNoTimestamp = errors.New("Slack's answer names no message")
+
+// send posts or updates the request's card; the minimal one if Slack refuses
+// the full one.
+func (d *delivery) send(ctx context.Context, r *approval.Request, how slack.MsgOption, posted *string) error {
+	card := renderCard(r)
+	err := d.sendMessage(ctx, r, card, how, posted)
+	if classify(err) != refusedBlocks {
+		return err
+	}
+	d.log.Error("Slack refuses a card, so a minimal one is sent; please report this", "request_id", r.ID, "err", explained(err))
+	return d.sendMessage(ctx, r, renderMinimal(r), how, posted)
+}
+
+func (d *delivery) sendMessage(ctx context.Context, r *approval.Request, m message, how slack.MsgOption, posted *string) error {
+	_, at, _, err := d.slack.SendMessageContext(ctx, d.options.Channel,
+		how,
+		slack.MsgOptionText(m.text, false),
+		slack.MsgOptionBlocks(m.blocks...),
+		slack.MsgOptionMetadata(metadata(r)),
+		slack.MsgOptionDisableLinkUnfurl(),
+		slack.MsgOptionDisableMediaUnfurl(),
+		slack.MsgOptionDisableMarkdown())
+	switch {
+	case err != nil:
+		return err
+	case at == "":
+		return errNoTimestamp
+	case posted != nil:
+		*posted = at
+	}
+	return nil
+}
+
+// postpone says when to try again: the notice, and the whole destination if
+// others would fail like it.
+func (d *delivery) postpone(s approval.Settlement, n approval.Notice, doing string, err error) (approval.Settlement, time.Duration) {
+	d.failures++
+	wait := d.backoff(n.Attempts)
+	rest := time.Duration(0)
+	switch classify(err) {
+	case limited:
+		wait = max(retryAfter(err), d.pace.first)
+		rest = wait
+	case misconfigured:
+		wait = d.pace.slow
+		rest = wait
+	case unreachable, unclear:
+		if s.Uncertain {
+			wait = max(wait, d.pace.doubt)
+		}
+		rest = d.backoff(d.failures)
+	}
+	s.Failure = failure(doing, err)
+	s.NextAttempt = d.options.Now().Add(wait)
+	d.failed(doing, err, wait, "request_id", n.Request, "attempts", n.Attempts, "uncertain", s.Uncertain)
+	return s, rest
+}
+
+// failure is an error in one short line, for the outbox: a proxy may have
+// answered with a page.
+func failure(doing string, err error) string {
+	text, _ := cut(strings.Join(strings.Fields(err.Error()), " "), 200)
+	return doing + ": " + text
+}
+
+// errShared keeps an organisation's requests from people of another one.
+var errShared = slack.SlackErrorResponse{Err: "channel_is_shared"}
+
+// private refuses to post to a channel that another organisation reads, unless
+// that is allowed. What it learns counts for a minute.
+func (d *delivery) private(ctx context.Context) error {
+	now := d.options.Now()
+	if d.options.AllowSharedChannel || now.Before(d.sharingKnown) {
+		return nil
+	}
+	channel, err := d.slack.GetConversationInfoContext(ctx, &slack.GetConversationInfoInput{ChannelID: d.options.Channel})
+	if err != nil {
+		return err
+	}
+	if channel.ID != d.options.Channel {
+		return errors.New("Slack answered about another channel")
+	}
+	if channel.IsExtShared {
+		return errShared
+	}
+	d.sharingKnown = now.Add(time.Minute)
+	return nil
+}
+
+// reference is "CHANNEL/TIMESTAMP", which names a message.
+func reference(channel, timestamp string) string { return channel + "/" + timestamp }
+
+func timestamp(reference string) string {
+	_, at, _ := strings.Cut(reference, "/")
+	return at
+}

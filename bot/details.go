@@ -1,0 +1,122 @@
+package bot
+
+import (
+	"encoding/json"
+
+	"github.com/slack-go/slack"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// What a modal may hold: Slack takes 100 blocks and 250 kB.
+const (
+	maxViewBlocks = 90
+	maxViewBytes  = 240_000
+	// partialLength is how much of arguments that are too large is shown, as
+	// Slack counts.
+	partialLength = 20_000
+)
+
+// The modals' callback ids, which say what their submission means.
+const (
+	approveView = "approve"
+	rejectView  = "reject"
+	answerView  = "answer"
+)
+
+func modal(callback, title string, blocks ...slack.Block) slack.ModalViewRequest {
+	return slack.ModalViewRequest{
+		Type:       slack.VTModal,
+		CallbackID: callback,
+		Title:      plainText(title),
+		Close:      plainText("Close"),
+		Blocks:     slack.Blocks{BlockSet: blocks},
+	}
+}
+
+// renderLoading is opened at once, before anything is looked up.
+func renderLoading() slack.ModalViewRequest {
+	return modal(answerView, "Details", slack.NewSectionBlock(plainText("Loading…"), nil, nil))
+}
+
+// renderAnswer says something in a modal that has nothing more to offer.
+func renderAnswer(text string) slack.ModalViewRequest {
+	return modal(answerView, "Details", slack.NewSectionBlock(markup(text), nil, nil))
+}
+
+// renderDetails is the modal with the whole request, and reports whether the
+// whole is in it. Only then, and only while the request is pending, its submit
+// button approves.
+func renderDetails(r *approval.Request) (slack.ModalViewRequest, bool) {
+	a := layOut(r.Payload)
+	if view, whole := details(r, a, a.chunks(), true); whole {
+		return view, true
+	}
+	short, _ := beginning(a.text, partialLength)
+	view, _ := details(r, a, arguments{text: short}.chunks(), false)
+	return view, false
+}
+
+// details lays out the modal with these parts of the arguments. whole says that
+// they are all; the result says whether all of everything is in the modal and
+// Slack takes it.
+func details(r *approval.Request, a arguments, parts []string, whole bool) (slack.ModalViewRequest, bool) {
+	f := newFacts(r, detailsBudget)
+	head := stageOf(r)
+	blocks := []slack.Block{
+		slack.NewHeaderBlock(plainText(head.mark + " " + head.words + " · " + environment(r, cardBudget.environment))),
+	}
+	if !whole {
+		said := "Showing " + digits(int64(partialLength)) + " of " + counted(int64(a.characters), "character") +
+			". This is too large to review in Slack, so it can't be approved here."
+		blocks = append(blocks, slack.NewAlertBlock(plainText(said), slack.AlertBlockOptionLevel(slack.AlertLevelWarning)))
+	}
+	blocks = append(blocks, slack.NewRichTextBlock("", f.lines()))
+	if warning, any := badges(r); any {
+		blocks = append(blocks, slack.NewRichTextBlock("", warning.section()))
+	}
+	for _, element := range f.purpose() {
+		blocks = append(blocks, slack.NewRichTextBlock("", element))
+	}
+	var label line
+	label.bold("Arguments")
+	label.text(", " + counted(int64(a.lines), "line") + ", " + counted(int64(a.characters), "character"))
+	if a.reindented {
+		label.text(", spacing outside of strings changed for reading")
+	}
+	blocks = append(blocks, slack.NewRichTextBlock("", label.section()))
+	for _, part := range parts {
+		blocks = append(blocks, slack.NewRichTextBlock("", preformatted(part)))
+	}
+	if said := words(r, 2800); said != nil {
+		blocks = append(blocks, slack.NewRichTextBlock("", said...))
+	}
+	if said := outcome(r); said != nil {
+		blocks = append(blocks, slack.NewContextBlock("", said...))
+	}
+	if r.Status == approval.Pending {
+		blocks = append(blocks, slack.NewContextBlock("", plainText(needs(r)), markup("Expires "+moment(r.ExpiresAt))))
+	}
+	blocks = append(blocks, slack.NewContextBlock("",
+		plainText("Version "+integer(int64(r.Version))),
+		plainText("Digest "+r.Digest.String()),
+		plainText(string(r.ID))))
+
+	view := modal(answerView, "Details", blocks...)
+	whole = whole && f.whole
+	if whole && r.Status == approval.Pending {
+		view.CallbackID = approveView
+		view.PrivateMetadata = shows(r).value()
+		view.Submit = plainText("Approve")
+	}
+	return view, whole && fits(view)
+}
+
+// fits reports whether Slack takes a modal of this size.
+func fits(view slack.ModalViewRequest) bool {
+	if len(view.Blocks.BlockSet) > maxViewBlocks {
+		return false
+	}
+	data, err := json.Marshal(view)
+	return err == nil && len(data) <= maxViewBytes
+}

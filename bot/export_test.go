@@ -1,0 +1,127 @@
+package bot
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// Verify checks a signature as the interactions endpoint does.
+func Verify(secrets []string, now time.Time, header http.Header, body []byte) error {
+	v, err := newVerifier(secrets, func() time.Time { return now })
+	if err != nil {
+		return err
+	}
+	return v.verify(header, body)
+}
+
+// The errors that decide what Slack is answered.
+var (
+	ErrSignature = errSignature
+	ErrMalformed = errMalformed
+)
+
+// ParsePayload reads an interaction from a verified body, and returns what it
+// is about as a button's value.
+func ParsePayload(body []byte) (string, error) {
+	payload, err := formPayload(body)
+	if err != nil {
+		return "", err
+	}
+	i, err := parseInteraction(payload)
+	if err != nil {
+		return "", err
+	}
+	return i.about.value(), nil
+}
+
+// ParseValue reads a button's value and writes it again.
+func ParseValue(text string) (string, bool) {
+	about, ok := parseValue(text)
+	return about.value(), ok
+}
+
+// Value is what the buttons of a request carry.
+func Value(r *approval.Request) string { return shows(r).value() }
+
+// Rendered is a card or a modal as it is sent.
+type Rendered struct {
+	Text   string          `json:"text,omitempty"`
+	Blocks json.RawMessage `json:"blocks"`
+}
+
+func rendered(m message) Rendered {
+	blocks, err := json.Marshal(m.blocks)
+	if err != nil {
+		panic(err)
+	}
+	return Rendered{Text: m.text, Blocks: blocks}
+}
+
+// Card renders the card of a request.
+func Card(r *approval.Request) Rendered { return rendered(renderCard(r)) }
+
+// Minimal renders the card for when Slack refuses the full one.
+func Minimal(r *approval.Request) Rendered { return rendered(renderMinimal(r)) }
+
+// Details renders the modal with the whole request, and reports whether it can
+// be approved there.
+func Details(r *approval.Request) (json.RawMessage, bool) {
+	view, whole := renderDetails(r)
+	return encoded(view), whole
+}
+
+// RejectView renders the modal that asks for a reason, before and after the
+// request is known.
+func RejectView(r *approval.Request, known bool) json.RawMessage {
+	if known {
+		return encoded(renderReject(shows(r), r))
+	}
+	return encoded(renderReject(shows(r), nil))
+}
+
+// AnswerView renders a modal that says something.
+func AnswerView(text string) json.RawMessage { return encoded(renderAnswer(text)) }
+
+func encoded(value any) json.RawMessage {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// Answer is what a person reads whose decision came to err.
+func Answer(verdict approval.Verdict, r *approval.Request, err error) (string, bool) {
+	return answer(verdict, r, err)
+}
+
+// LaidOut is a payload as it is shown, and in chunks.
+func LaidOut(p approval.Payload) (text string, chunks []string, inline bool) {
+	a := layOut(p)
+	return a.text, a.chunks(), a.inline()
+}
+
+// Excerpt is what a card shows of a payload that is too long for it.
+func Excerpt(p approval.Payload) (text, note string) { return layOut(p).excerpt() }
+
+// Beginning and Length are how texts are cut.
+var (
+	Beginning = beginning
+	Cut       = cut
+	Length    = length
+)
+
+// ShrinkPace has the bot try again in milliseconds, for tests that wait for it.
+func (b *Bot) ShrinkPace() {
+	b.delivery.keep(pace{
+		every: time.Millisecond,
+		burst: 10,
+		first: 5 * time.Millisecond,
+		most:  40 * time.Millisecond,
+		slow:  40 * time.Millisecond,
+		doubt: 5 * time.Millisecond,
+	})
+}

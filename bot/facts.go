@@ -1,0 +1,259 @@
+package bot
+
+import (
+	"strings"
+
+	"github.com/slack-go/slack"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/internal/visible"
+	"github.com/countersign/countersign/policy"
+)
+
+// budget is how much of an agent's words a place shows, in characters as Slack
+// counts them.
+type budget struct {
+	action, target, environment int
+	listName                    int
+	lists                       int // how many lists of the payload are named
+	why                         int // of each rule's reason
+	rules                       int // how many rules are named
+	purpose, purposeLines       int
+}
+
+// cardBudget keeps everything that decides above the buttons on a phone.
+// detailsBudget holds everything that a request can hold, so that nothing is
+// cut there: an escape such as \u{10ffff} is ten characters of one.
+var (
+	cardBudget = budget{
+		action: 200, target: 300, environment: 60,
+		listName: 40, lists: 3,
+		why: 200, rules: 3,
+		purpose: 500, purposeLines: 8,
+	}
+	detailsBudget = budget{
+		action: 10 * approval.MaxAction, target: 10 * approval.MaxTarget, environment: 10 * approval.MaxEnvironment,
+		listName: 200, lists: 20,
+		why: 1000, rules: 20,
+		purpose: 10 * approval.MaxPurpose, purposeLines: approval.MaxPurpose + 1,
+	}
+)
+
+// facts are what a request asks for, in the order in which they decide.
+type facts struct {
+	r      *approval.Request
+	budget budget
+	// whole is false once anything of the agent's was left out.
+	whole bool
+}
+
+func newFacts(r *approval.Request, b budget) *facts { return &facts{r: r, budget: b, whole: true} }
+
+// cut shortens an agent's one-line words and notes that.
+func (f *facts) cut(text string, limit int) string {
+	short, less := cut(visible.Line(text), limit)
+	if less {
+		f.whole = false
+	}
+	return short
+}
+
+// stated is an agent's word in code style, or what is said if there is none.
+func (f *facts) stated(l *line, text string, limit int, otherwise string) {
+	if text == "" {
+		l.text(otherwise)
+		return
+	}
+	l.code(f.cut(text, limit))
+}
+
+// lines are the facts, the tier with its reasons, and who asked.
+func (f *facts) lines() slack.RichTextElement {
+	r := f.r
+	var l line
+	l.label("Action")
+	f.stated(&l, r.Action, f.budget.action, "not stated")
+	l.label("Target")
+	f.stated(&l, r.Target, f.budget.target, "not stated")
+	l.label("Environment")
+	f.stated(&l, r.Environment, f.budget.environment, "not stated, treated as production")
+	l.label("Count")
+	f.count(&l)
+	l.label("Reversible")
+	switch {
+	case r.Reversible == nil:
+		l.text("not stated")
+	case *r.Reversible:
+		l.text("yes, says the agent")
+	default:
+		l.text("no, says the agent")
+	}
+	l.label("Why asked")
+	f.why(&l)
+	l.label("Agent")
+	l.text(visible.Line(r.Agent))
+	if !r.ActsFor.IsZero() {
+		l.text(", acting for ")
+		if policy.IsUserID(r.ActsFor.User) {
+			l = append(l, slack.NewRichTextSectionUserElement(r.ActsFor.User, nil))
+		} else {
+			l.text("somebody")
+		}
+	}
+	return l.section()
+}
+
+// why says which tier the action has and which rules led to that.
+func (f *facts) why(l *line) {
+	l.text(strings.ToUpper(f.r.Tier.String()[:1]) + f.r.Tier.String()[1:])
+	for i, rule := range f.r.Rules {
+		if i == f.budget.rules {
+			l.text(". And " + counted(int64(len(f.r.Rules)-i), "more rule"))
+			f.whole = false
+			break
+		}
+		if rule.Why != "" {
+			l.text(". " + strings.TrimSuffix(f.cut(rule.Why, f.budget.why), "."))
+		}
+	}
+	l.text(".")
+}
+
+// count says how many things the action touches, in digits: what the agent
+// stated, and what the payload's own lists say.
+func (f *facts) count(l *line) {
+	lists := f.r.Payload.Lists()
+	switch stated := f.r.StatedCount; {
+	case stated != nil && len(lists) == 0:
+		l.bold(digits(*stated))
+		l.text(" stated")
+	case stated != nil:
+		if contradicted(*stated, lists) {
+			l.text("⚠️ ")
+		}
+		l.bold(digits(*stated))
+		l.text(" stated · arguments list ")
+		f.lists(l, lists)
+	case len(lists) == 0:
+		l.text("not stated")
+	case len(lists) == 1:
+		l.bold(digits(int64(lists[0].Length)))
+		l.text(" (" + f.listName(lists[0]) + " in the arguments)")
+	default:
+		l.text("not stated · arguments list ")
+		f.lists(l, lists)
+	}
+}
+
+func (f *facts) lists(l *line, lists []approval.Listed) {
+	for i, list := range lists {
+		if i == f.budget.lists {
+			l.text(" and " + counted(int64(len(lists)-i), "more list"))
+			f.whole = false
+			return
+		}
+		if i > 0 {
+			l.text(", ")
+		}
+		l.bold(digits(int64(list.Length)))
+		l.text(" (" + f.listName(list) + ")")
+	}
+}
+
+func (f *facts) listName(list approval.Listed) string {
+	if list.Name == "" {
+		return "items"
+	}
+	return f.cut(list.Name, f.budget.listName)
+}
+
+// contradicted reports whether none of the payload's lists has the stated
+// length.
+func contradicted(stated int64, lists []approval.Listed) bool {
+	for _, list := range lists {
+		if int64(list.Length) == stated {
+			return false
+		}
+	}
+	return len(lists) > 0
+}
+
+// purpose is the agent's own words, labelled as such.
+func (f *facts) purpose() []slack.RichTextElement {
+	text := visible.Text(f.r.Purpose)
+	if lines := strings.SplitAfterN(text, "\n", f.budget.purposeLines+1); len(lines) > f.budget.purposeLines {
+		text = strings.Join(lines[:f.budget.purposeLines], "") + "…"
+		f.whole = false
+	}
+	text, less := cut(text, f.budget.purpose)
+	if less {
+		f.whole = false
+	}
+	var l line
+	l.bold("Purpose")
+	l.text(", in the agent's words, not checked")
+	elements := []slack.RichTextElement{l.section()}
+	for _, part := range (arguments{text: text}).chunks() {
+		elements = append(elements, quote(part))
+	}
+	return elements
+}
+
+// badges warn of texts that may not be what they look like.
+func badges(r *approval.Request) (line, bool) {
+	const most = 6
+	var l line
+	warned := 0
+	for _, place := range []struct{ name, text string }{
+		{"action", r.Action},
+		{"target", r.Target},
+		{"environment", r.Environment},
+		{"arguments", string(r.Payload)},
+		{"purpose", r.Purpose},
+	} {
+		for _, finding := range visible.Suspicious(place.text) {
+			if warned == most {
+				l.text("\n⚠️ And more of the kind.")
+				return l, true
+			}
+			if warned > 0 {
+				l.text("\n")
+			}
+			kind := string(finding.Kind)
+			l.text("⚠️ " + strings.ToUpper(kind[:1]) + kind[1:] + " in the " + place.name + ": ")
+			l.code(finding.Example)
+			warned++
+		}
+	}
+	return l, warned > 0
+}
+
+// summary is the action with its count in one phrase, for the notification and
+// for the confirmation. The count is never cut.
+func summary(r *approval.Request, limit int) string {
+	action := r.Action
+	if action == "" {
+		action = "an action without a name"
+	}
+	count := ""
+	lists := r.Payload.Lists()
+	switch {
+	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
+		count = " on " + digits(*r.StatedCount) + " stated, " + counted(int64(lists[0].Length), "record") + " listed"
+	case r.StatedCount != nil:
+		count = " on " + counted(*r.StatedCount, "record")
+	case len(lists) == 1:
+		count = " on " + counted(int64(lists[0].Length), "record")
+	}
+	short, _ := cut(visible.Line(action), max(limit-len(count), 20))
+	return short + count
+}
+
+// environment names where the action runs, for headings.
+func environment(r *approval.Request, limit int) string {
+	if r.Environment == "" {
+		return "production, not stated"
+	}
+	short, _ := cut(visible.Line(r.Environment), limit)
+	return short
+}

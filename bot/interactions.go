@@ -1,0 +1,230 @@
+package bot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/slack-go/slack"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// maxBody bounds an interaction's body. Slack repeats the modal that was
+// submitted, of up to 250 kB, as JSON in a form: that takes up to four times as
+// much.
+const maxBody = 1 << 20
+
+// errUnstored means that what a person decided could not be stored, so Slack
+// must not be told that all is well.
+var errUnstored = errors.New("the decision could not be stored")
+
+// Interactions serves the app's Request URL: clicks and submitted modals as
+// Slack signs them. Only POST requests with a valid signature of the last five
+// minutes get further; the URL's query is ignored. It answers 200 only when
+// what the person decided is stored, or was refused for a reason that the
+// person is told.
+func (b *Bot) Interactions() http.Handler {
+	if len(b.options.SigningSecrets) == 0 {
+		return http.NotFoundHandler()
+	}
+	return http.HandlerFunc(b.serveInteraction)
+}
+
+func (b *Bot) serveInteraction(w http.ResponseWriter, request *http.Request) {
+	if request.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "Slack posts interactions here.", http.StatusMethodNotAllowed)
+		return
+	}
+	// What was signed are the bytes of the body, so they are read before
+	// anything parses them, and parsed from the same bytes.
+	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxBody))
+	if err != nil {
+		http.Error(w, "The body can't be read.", http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err := b.verifier.verify(request.Header, body); err != nil {
+		b.options.Logger.Warn("refusing an interaction", "err", err)
+		http.Error(w, "The request isn't signed by Slack.", http.StatusUnauthorized)
+		return
+	}
+	payload, err := formPayload(body)
+	var response any
+	if err == nil {
+		response, err = b.handle(request.Context(), payload)
+	}
+	switch {
+	case errors.Is(err, errMalformed):
+		b.options.Logger.Warn("refusing an interaction", "err", err)
+		http.Error(w, "This is no interaction of this app.", http.StatusBadRequest)
+	case err != nil:
+		b.options.Logger.Error("an interaction was not acknowledged", "err", err)
+		http.Error(w, "The decision could not be stored. Please try again.", http.StatusInternalServerError)
+	case response != nil:
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(response); err != nil {
+			b.options.Logger.Debug("answering an interaction", "err", err)
+		}
+	}
+}
+
+// handle is what a click or a submission comes to, however it arrived. With a
+// nil error it may be acknowledged, with the response if there is one; with an
+// error it must not be.
+func (b *Bot) handle(ctx context.Context, payload []byte) (response any, err error) {
+	i, err := parseInteraction(payload)
+	if err != nil {
+		return nil, err
+	}
+	if app := b.appID.get(); app != "" && i.APIAppID != app {
+		return nil, errMalformed
+	}
+	switch {
+	case i.Type == blockActions && i.Actions[0].ActionID == approveAction:
+		return nil, b.approveClicked(ctx, i)
+	case i.Type == blockActions && i.Actions[0].ActionID == rejectAction:
+		b.openReject(ctx, i)
+	case i.Type == blockActions:
+		b.openDetails(ctx, i)
+	case i.Type == viewSubmission && i.View.CallbackID == approveView:
+		return b.approveSubmitted(ctx, i)
+	case i.Type == viewSubmission:
+		return b.rejectSubmitted(ctx, i)
+	}
+	return nil, nil
+}
+
+// who is the person that Slack says acted. Of two workspaces that the payload
+// names, the one that isn't ours counts, so that the look-up refuses it.
+func (b *Bot) who(i *interaction) approval.Approver {
+	workspace := b.options.Workspace
+	switch {
+	case i.User.TeamID != "" && i.User.TeamID != workspace:
+		workspace = i.User.TeamID
+	case i.Team == nil:
+		workspace = ""
+	case i.Team.ID != workspace:
+		workspace = i.Team.ID
+	}
+	return approval.Approver{Workspace: workspace, User: i.User.ID}
+}
+
+func (b *Bot) decide(ctx context.Context, i *interaction, verdict approval.Verdict, reason string) (*approval.Request, error) {
+	return b.service.Decide(ctx, b.who(i), approval.Ballot{
+		Request: i.about.request,
+		Version: i.about.version,
+		Digest:  i.about.digest,
+		Verdict: verdict,
+		Reason:  reason,
+		Surface: approval.Slack,
+	})
+}
+
+func (b *Bot) approveClicked(ctx context.Context, i *interaction) error {
+	r, err := b.decide(ctx, i, approval.Approve, "")
+	text, known := answer(approval.Approve, r, err)
+	if !known {
+		return errors.Join(errUnstored, err)
+	}
+	b.tell(i, text)
+	return nil
+}
+
+func (b *Bot) approveSubmitted(ctx context.Context, i *interaction) (any, error) {
+	r, err := b.decide(ctx, i, approval.Approve, "")
+	text, known := answer(approval.Approve, r, err)
+	switch {
+	case !known:
+		return nil, errors.Join(errUnstored, err)
+	case text == "":
+		return nil, nil // closes the modal
+	default:
+		view := renderAnswer(text)
+		return slack.NewUpdateViewSubmissionResponse(&view), nil
+	}
+}
+
+func (b *Bot) rejectSubmitted(ctx context.Context, i *interaction) (any, error) {
+	r, err := b.decide(ctx, i, approval.Reject, i.reason())
+	text, known := answer(approval.Reject, r, err)
+	var input *approval.InputError
+	switch {
+	case !known:
+		return nil, errors.Join(errUnstored, err)
+	case text == "":
+		return nil, nil
+	case errors.Is(err, approval.ErrUnverified), errors.As(err, &input):
+		// What was typed stays, for another try.
+		return slack.NewErrorsViewSubmissionResponse(map[string]string{reasonInput: text}), nil
+	default:
+		view := renderAnswer(text)
+		return slack.NewUpdateViewSubmissionResponse(&view), nil
+	}
+}
+
+// settled says why a request can't be decided any more, in the domain's terms;
+// nil while it can.
+func settled(r *approval.Request) error {
+	switch r.Status {
+	case approval.Pending:
+		return nil
+	case approval.Expired:
+		return approval.ErrExpired
+	case approval.Applied:
+		return approval.ErrApplied
+	default:
+		return approval.ErrDecided
+	}
+}
+
+// openReject opens the modal before anything else, because Slack gives three
+// seconds; what the request is follows.
+func (b *Bot) openReject(ctx context.Context, i *interaction) {
+	view, ok := b.open(ctx, i, renderReject(i.about, nil))
+	if !ok {
+		return
+	}
+	b.later(func(ctx context.Context) {
+		r, err := b.service.Review(ctx, b.who(i), i.about.request)
+		if err == nil {
+			err = settled(r)
+		}
+		if err == nil && shows(r) != i.about {
+			err = approval.ErrStale
+		}
+		if err != nil {
+			b.fill(ctx, view, b.explain(approval.Reject, r, err))
+			return
+		}
+		b.fill(ctx, view, renderReject(i.about, r))
+	})
+}
+
+func (b *Bot) openDetails(ctx context.Context, i *interaction) {
+	view, ok := b.open(ctx, i, renderLoading())
+	if !ok {
+		return
+	}
+	b.later(func(ctx context.Context) {
+		r, err := b.service.Review(ctx, b.who(i), i.about.request)
+		if err != nil {
+			b.fill(ctx, view, b.explain(approval.Approve, r, err))
+			return
+		}
+		full, _ := renderDetails(r)
+		b.fill(ctx, view, full)
+	})
+}
+
+// explain is a modal that says why there is nothing to see or to do.
+func (b *Bot) explain(verdict approval.Verdict, r *approval.Request, err error) slack.ModalViewRequest {
+	text, known := answer(verdict, r, err)
+	if !known {
+		b.options.Logger.Error("reading a request for a modal", "err", err)
+		text = "This server can't read the request just now. Close this and try again."
+	}
+	return renderAnswer(text)
+}

@@ -1,0 +1,77 @@
+package bot
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// The scopes of the bot token, with what each is for.
+var scopes = []struct{ name, purpose string }{
+	{"chat:write", "post cards and keep them up to date"},
+	{"users:read", "check the account of who decides"},
+	{"usergroups:read", "look up user groups that a role names"},
+	{"channels:read", "see whether a public channel is shared with another organisation"},
+	{"groups:read", "see whether a private channel is shared with another organisation"},
+	{"channels:history", "find a card in a public channel whose arrival is in doubt"},
+	{"groups:history", "find a card in a private channel whose arrival is in doubt"},
+}
+
+type manifest struct {
+	Display struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	} `json:"display_information"`
+	Features struct {
+		BotUser struct {
+			DisplayName  string `json:"display_name"`
+			AlwaysOnline bool   `json:"always_online"`
+		} `json:"bot_user"`
+	} `json:"features"`
+	OAuth struct {
+		Scopes struct {
+			Bot []string `json:"bot"`
+		} `json:"scopes"`
+	} `json:"oauth_config"`
+	Settings struct {
+		Interactivity struct {
+			IsEnabled  bool   `json:"is_enabled"`
+			RequestURL string `json:"request_url,omitempty"`
+		} `json:"interactivity"`
+		OrgDeployEnabled     bool `json:"org_deploy_enabled"`
+		SocketModeEnabled    bool `json:"socket_mode_enabled"`
+		TokenRotationEnabled bool `json:"token_rotation_enabled"`
+	} `json:"settings"`
+}
+
+// Manifest is the Slack app's manifest as JSON, for Slack's "Create New App,
+// From a manifest". With the https address of the server, Slack posts clicks to
+// its /slack/interactions; with "", the app uses Socket Mode and needs an
+// app-level token with connections:write. It asks for no more scopes than are
+// used: usergroups:read may be left out if no role names a user group, and those
+// of the kind of channel (channels or groups) that isn't used.
+func Manifest(address string) (string, error) {
+	var m manifest
+	m.Display.Name = "countersign"
+	m.Display.Description = "People approve what agents want to do"
+	m.Features.BotUser.DisplayName = "countersign"
+	for _, scope := range scopes {
+		m.OAuth.Scopes.Bot = append(m.OAuth.Scopes.Bot, scope.name)
+	}
+	m.Settings.Interactivity.IsEnabled = true
+	if address == "" {
+		m.Settings.SocketModeEnabled = true
+	} else {
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return "", fmt.Errorf("%q is not an https address; Slack posts clicks only to one", address)
+		}
+		m.Settings.Interactivity.RequestURL = strings.TrimRight(address, "/") + "/slack/interactions"
+	}
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encoding the manifest: %w", err)
+	}
+	return string(data), nil
+}

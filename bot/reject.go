@@ -1,0 +1,37 @@
+package bot
+
+import (
+	"github.com/slack-go/slack"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// reasonInput names the block and the element that the reason is typed in.
+const reasonInput = "reason"
+
+// maxTypedReason is how long a reason may be that is typed in the modal.
+const maxTypedReason = 500
+
+// renderReject asks for a reason. It is opened at once, before anything is
+// looked up: the request isn't known then, and r is nil.
+func renderReject(about shown, r *approval.Request) slack.ModalViewRequest {
+	lead := "The agent is told no, with your reason. One rejection is final."
+	var blocks []slack.Block
+	if r != nil {
+		f := newFacts(r, cardBudget)
+		blocks = append(blocks, slack.NewRichTextBlock("facts", f.lines()))
+	}
+	blocks = append(blocks, slack.NewContextBlock("lead", plainText(lead)))
+	typed := slack.NewPlainTextInputBlockElement(nil, reasonInput)
+	typed.Multiline = true
+	typed.MaxLength = maxTypedReason
+	input := slack.NewInputBlock(reasonInput, plainText("Reason, shown to the agent and on the card"), nil, typed)
+	input.Optional = true
+	blocks = append(blocks, input)
+
+	view := modal(rejectView, "Reject", blocks...)
+	view.PrivateMetadata = about.value()
+	view.Submit = plainText("Reject")
+	view.Close = plainText("Cancel")
+	return view
+}

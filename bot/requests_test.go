@@ -1,0 +1,168 @@
+package bot_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/policy"
+)
+
+var (
+	ada   = approval.Approver{Workspace: "T0DEMO", User: "U0ADA"}
+	grace = approval.Approver{Workspace: "T0DEMO", User: "U0GRACE"}
+	alan  = approval.Approver{Workspace: "T0DEMO", User: "U0ALAN"}
+
+	asked = time.Date(2026, 12, 1, 2, 35, 0, 0, time.UTC)
+)
+
+func pointer[T any](value T) *T { return &value }
+
+// deletion is a pending request to delete 214 records.
+func deletion(change ...func(*approval.Request)) *approval.Request {
+	r := &approval.Request{
+		ID:          someRequest,
+		Agent:       "crm-agent",
+		ActsFor:     alan,
+		Purpose:     "Remove customers who haven't signed in for two years, as agreed in DATA-812.",
+		Action:      "crm.delete_records",
+		Target:      "crm / customers",
+		Environment: "production",
+		StatedCount: pointer[int64](214),
+		Reversible:  pointer(false),
+		Payload:     idsPayload(214),
+		Version:     1,
+		Tier:        policy.TierDestructive,
+		Requirement: policy.Requirement{Roles: []policy.RoleCount{{Role: "oncall", Count: 1}}},
+		Rules:       []policy.FiredRule{{ID: "unclassified", Why: "No rule classifies this action, so a person decides."}},
+		Status:      approval.Pending,
+		CreatedAt:   asked,
+		ExpiresAt:   asked.Add(time.Hour),
+		UpdatedAt:   asked,
+		Revision:    1,
+	}
+	digest, err := approval.ParseDigest(someDigest)
+	if err != nil {
+		panic(err)
+	}
+	r.Digest = digest
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func idsPayload(n int) approval.Payload {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprint(4001 + 7*i)
+	}
+	return approval.Payload(`{"table":"customers","ids":[` + strings.Join(ids, ",") + `]}`)
+}
+
+// twoOf asks for two people.
+func twoOf(r *approval.Request) {
+	r.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: 1}, {Role: "oncall", Count: 1}}
+}
+
+// vote adds a decision and counts it as a change.
+func vote(who approval.Approver, verdict approval.Verdict, role, reason string) func(*approval.Request) {
+	return func(r *approval.Request) {
+		at := asked.Add(time.Duration(len(r.Decisions)+1) * 5 * time.Minute)
+		r.Decisions = append(r.Decisions, approval.Decision{
+			Receipt: "rcpt_1", Approver: who, Verdict: verdict, Reason: reason, Surface: approval.Slack,
+			Version: r.Version, Digest: r.Digest, Roles: []approval.Membership{{Role: role, Via: "user"}}, At: at,
+		})
+		r.Revision++
+		r.UpdatedAt = at
+		switch {
+		case verdict == approval.Reject:
+			r.Status, r.Reason, r.DecidedAt, r.ClosedAt = approval.Rejected, reason, at, at
+		case len(r.Missing()) == 0:
+			r.Status, r.DecidedAt, r.ApplyBy = approval.Approved, at, at.Add(15*time.Minute)
+		}
+	}
+}
+
+func approved(r *approval.Request) { vote(ada, approval.Approve, "oncall", "")(r) }
+
+func applied(r *approval.Request) {
+	approved(r)
+	r.Status = approval.Applied
+	r.ClosedAt = asked.Add(6 * time.Minute)
+	r.Execution = &approval.Execution{ID: "exec_1", Version: 1, StartedAt: r.ClosedAt, Outcome: approval.Unknown}
+	r.Revision++
+}
+
+func finished(outcome approval.Outcome, detail string) func(*approval.Request) {
+	return func(r *approval.Request) {
+		applied(r)
+		r.Execution.Outcome, r.Execution.Detail, r.Execution.FinishedAt = outcome, detail, asked.Add(7*time.Minute)
+		r.Revision++
+	}
+}
+
+func expired(r *approval.Request) {
+	r.Status = approval.Expired
+	r.ClosedAt = r.ExpiresAt
+	if !r.ApplyBy.IsZero() {
+		r.ClosedAt = r.ApplyBy
+	}
+	r.Revision++
+}
+
+func superseded(r *approval.Request) {
+	approved(r)
+	r.Status = approval.Rejected
+	r.Reason = "Superseded: somebody who approved no longer holds the role, so 1 of oncall is missing."
+	r.ClosedAt = asked.Add(8 * time.Minute)
+	r.Revision++
+}
+
+func payload(text string) func(*approval.Request) {
+	return func(r *approval.Request) { r.Payload, r.StatedCount = approval.Payload(text), nil }
+}
+
+const hostile = "x` <https://evil.example|Approve here> <!channel> <@U0ADA> *Approved by the CISO* ```\n@here &lt;!here&gt; :white_check_mark: \u202egnp.exe \u200bzero\u2060width р\u0430ypal ١٠٠"
+
+// states are the requests whose cards are kept as golden files.
+func states() map[string]*approval.Request {
+	var lines []string
+	for i := range 10_000 {
+		lines = append(lines, fmt.Sprintf(`{"id": %d, "note": "row %d of the export, to be deleted"}`, i, i))
+	}
+	return map[string]*approval.Request{
+		"pending":            deletion(),
+		"partial":            deletion(twoOf, vote(ada, approval.Approve, "oncall", "")),
+		"approved":           deletion(approved),
+		"applied":            deletion(applied),
+		"applied-succeeded":  deletion(finished(approval.Succeeded, "214 records deleted in 3.2 s")),
+		"applied-failed":     deletion(finished(approval.Failed, "403 from the CRM after 12 records")),
+		"rejected":           deletion(vote(grace, approval.Reject, "oncall", "Legal hold until March; ask again then.")),
+		"rejected-no-reason": deletion(vote(grace, approval.Reject, "oncall", "")),
+		"expired":            deletion(expired),
+		"expired-approved":   deletion(approved, expired),
+		"superseded":         deletion(superseded),
+		"edited": deletion(twoOf, vote(ada, approval.Approve, "oncall", ""), func(r *approval.Request) {
+			r.Version, r.Editors, r.Payload = 2, []approval.Approver{grace}, idsPayload(12)
+			r.Revision++
+		}),
+		"nothing-stated": deletion(payload(`{}`), func(r *approval.Request) {
+			r.Action, r.Target, r.Environment, r.Reversible, r.ActsFor = "", "", "", nil, approval.Approver{}
+		}),
+		"count-contradicted": deletion(func(r *approval.Request) { r.StatedCount = pointer[int64](1) }),
+		"empty-payload":      deletion(payload(`{}`)),
+		"long-payload":       deletion(payload(`{"rows":[` + strings.Join(lines[:900], ",\n") + `]}`)),
+		"10000-lines":        deletion(payload(`{"rows":[` + strings.Join(lines[:3000], ",\n") + strings.Repeat("\n", 7000) + `]}`)),
+		"hostile": deletion(payload(`{"note": `+quoted(strings.ReplaceAll(hostile, "\n", ""))+`, "rtl": "\u202e"}`), func(r *approval.Request) {
+			r.Action, r.Target, r.Environment, r.Purpose = hostile[:60], "<!here> | <@U0ADA>", "prod<!channel>", hostile
+		}),
+		"long-texts": deletion(payload(`{"text": "`+strings.Repeat("<&>", 1200)+`"}`), func(r *approval.Request) {
+			r.Purpose = strings.Repeat("Because & ", 100)
+			r.Action = strings.Repeat("<", 200)
+			r.Target = strings.Repeat("\u202e", 500)
+			r.Environment = strings.Repeat("&", 60)
+		}),
+	}
+}
