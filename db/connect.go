@@ -24,6 +24,9 @@ func source(path string, readOnly bool) string {
 			"journal_mode(WAL)",
 			"synchronous(FULL)",
 			"foreign_keys(1)",
+			// What SQLite keeps to undo a savepoint stays out of the temporary
+			// folder, which may be another disk, full, or missing.
+			"temp_store(MEMORY)",
 		},
 		"_txlock":    {"immediate"},
 		"_dqs":       {"0"},

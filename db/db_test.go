@@ -28,9 +28,16 @@ func TestMain(m *testing.M) {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
+	run := &queries{texts: make(map[string]string)}
 	dbtest.Exercise(t, func(t testing.TB, options db.Options) dbtest.Store {
-		return dbtest.OpenIn(t, filepath.Join(t.TempDir(), "data"), options)
+		trace := options.Trace
+		options.Trace = func(statement string) {
+			run.note(statement)
+			trace(statement)
+		}
+		return dbtest.OpenIn(t, newFolder(t), options)
 	})
+	t.Run("plans", func(t *testing.T) { checkPlans(t, run) })
 }
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)

@@ -104,9 +104,15 @@ func decisionParams(r *approval.Request, ordinal int) (sqlc.InsertDecisionParams
 	}, nil
 }
 
+// rows are all that is stored of a request.
+type rows struct {
+	request   sqlc.LoadRequestRow
+	decisions []sqlc.Decision
+}
+
 // decode makes a request of its rows, and shares no memory with them.
-func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Request, error) {
-	row := loaded.Request
+func (loaded rows) decode() (*approval.Request, error) {
+	row := loaded.request.Request
 	r := &approval.Request{
 		ID:          approval.ID(row.ID),
 		Agent:       row.Agent,
@@ -115,7 +121,7 @@ func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Re
 		Action:      row.Action,
 		Target:      row.Target,
 		Environment: row.Environment,
-		Payload:     slices.Clone(loaded.Payload),
+		Payload:     slices.Clone(loaded.request.Payload),
 		ToolPin:     row.ToolPin,
 		Version:     int(row.Version),
 		Tier:        policy.Tier(row.Tier),
@@ -137,19 +143,6 @@ func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Re
 		reversible := *row.Reversible != 0
 		r.Reversible = &reversible
 	}
-	if row.ExecutionID != nil {
-		if loaded.ExecutionVersion == nil {
-			return nil, fmt.Errorf("the execution %s of request %s is missing: %w", *row.ExecutionID, row.ID, ErrCorrupt)
-		}
-		r.Execution = &approval.Execution{
-			ID:         *row.ExecutionID,
-			Version:    int(*loaded.ExecutionVersion),
-			StartedAt:  moment(*loaded.StartedAt),
-			FinishedAt: optionalMoment(loaded.FinishedAt),
-			Outcome:    approval.Outcome(*loaded.Outcome),
-			Detail:     *loaded.Detail,
-		}
-	}
 	for _, field := range []struct {
 		name, text string
 		into       any
@@ -166,7 +159,10 @@ func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Re
 	if r.Digest, err = decodeDigest(row.Digest); err != nil {
 		return nil, fmt.Errorf("decoding request %s: %w", row.ID, err)
 	}
-	for _, d := range decisions {
+	if r.Execution, err = loaded.execution(); err != nil {
+		return nil, fmt.Errorf("decoding request %s: %w", row.ID, err)
+	}
+	for _, d := range loaded.decisions {
 		decision, err := decodeDecision(d)
 		if err != nil {
 			return nil, fmt.Errorf("decoding decision %s of request %s: %w", d.Receipt, row.ID, err)
@@ -174,6 +170,26 @@ func decode(loaded sqlc.LoadRequestRow, decisions []sqlc.Decision) (*approval.Re
 		r.Decisions = append(r.Decisions, decision)
 	}
 	return r, nil
+}
+
+// execution is nil if the request has none.
+func (loaded rows) execution() (*approval.Execution, error) {
+	row := loaded.request
+	id := row.Request.ExecutionID
+	if id == nil {
+		return nil, nil
+	}
+	if row.ExecutionVersion == nil || row.StartedAt == nil || row.Outcome == nil || row.Detail == nil {
+		return nil, fmt.Errorf("its execution %s is missing: %w", *id, ErrCorrupt)
+	}
+	return &approval.Execution{
+		ID:         *id,
+		Version:    int(*row.ExecutionVersion),
+		StartedAt:  moment(*row.StartedAt),
+		FinishedAt: optionalMoment(row.FinishedAt),
+		Outcome:    approval.Outcome(*row.Outcome),
+		Detail:     *row.Detail,
+	}, nil
 }
 
 func decodeDecision(row sqlc.Decision) (approval.Decision, error) {

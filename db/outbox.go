@@ -28,11 +28,11 @@ func (d *DB) LeaseNotice(ctx context.Context, destination string, now, until tim
 		if err != nil {
 			return err
 		}
-		loaded, decisions, err := load(ctx, q, approval.ID(row.RequestID))
+		loaded, err := load(ctx, q, approval.ID(row.RequestID))
 		if err != nil {
 			return err
 		}
-		if r, err = decode(loaded, decisions); err != nil {
+		if r, err = loaded.decode(); err != nil {
 			return err
 		}
 		notice = approval.Notice{

@@ -51,41 +51,36 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 // approval.Store says. change runs in the writer's goroutine, while every other
 // change waits. A panic in it is raised again in the caller's.
 func (d *DB) Update(ctx context.Context, id approval.ID, change func(*approval.Request) error) (*approval.Request, error) {
-	var before, after *approval.Request
+	var as *approval.Request // as loaded, if change refused; else as changed
 	refused := false
 	err := d.writer.do(ctx, func(q *sqlc.Queries) error {
 		ctx := context.Background()
-		loaded, decisions, err := load(ctx, q, id)
+		before, err := load(ctx, q, id)
 		if err != nil {
 			return err
 		}
-		if before, err = decode(loaded, decisions); err != nil {
+		if as, err = before.decode(); err != nil {
 			return err
 		}
-		// change may have altered what it was given before it failed, so it
-		// gets its own.
-		if after, err = decode(loaded, decisions); err != nil {
-			return err
-		}
-		if err := change(after); err != nil {
+		if refusal := change(as); refusal != nil {
 			refused = true
-			return err
+			// change may have altered it before it refused.
+			if as, err = before.decode(); err != nil {
+				return err
+			}
+			return refusal
 		}
-		return save(ctx, q, before, after)
+		return save(ctx, q, before, as)
 	})
-	switch {
-	case err == nil:
-		return after, nil
-	case refused:
-		return before, err
-	default:
+	if err != nil && !refused {
 		return nil, err
 	}
+	return as, err
 }
 
 // save stores what differs between a request as loaded and as changed.
-func save(ctx context.Context, q *sqlc.Queries, before, after *approval.Request) error {
-	if after.Revision != before.Revision {
+func save(ctx context.Context, q *sqlc.Queries, before rows, after *approval.Request) error {
+	if after.Revision != before.request.Request.Revision {
 		if err := saveState(ctx, q, before, after); err != nil {
 			return fmt.Errorf("saving request %s: %w", after.ID, err)
 		}
@@ -93,16 +88,17 @@ func save(ctx context.Context, q *sqlc.Queries, before, after *approval.Request)
 	return appendEvents(ctx, q, after.Events())
 }
 
-func saveState(ctx context.Context, q *sqlc.Queries, before, after *approval.Request) error {
-	row, err := updateParams(after, before.Revision)
+func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approval.Request) error {
+	loaded := before.request.Request
+	row, err := updateParams(after, loaded.Revision)
 	if err != nil {
 		return err
 	}
-	if after.Version != before.Version {
+	if row.Version != loaded.Version {
 		if err := insertPayload(ctx, q, after); err != nil {
 			return err
 		}
-	} else if !bytes.Equal(after.Payload, before.Payload) {
+	} else if !bytes.Equal(after.Payload, before.request.Payload) {
 		return errors.New("the payload of a version never changes")
 	}
 	saved, err := q.UpdateRequest(ctx, row)
@@ -112,16 +108,20 @@ func saveState(ctx context.Context, q *sqlc.Queries, before, after *approval.Req
 	if saved != 1 {
 		return fmt.Errorf("%w: another writer changed the request first", approval.ErrUnavailable)
 	}
-	if err := insertDecisions(ctx, q, after, len(before.Decisions)); err != nil {
+	if err := insertDecisions(ctx, q, after, len(before.decisions)); err != nil {
 		return err
 	}
-	if err := saveExecution(ctx, q, after.ID, before.Execution, after.Execution); err != nil {
+	execution, err := before.execution()
+	if err != nil {
+		return err
+	}
+	if err := saveExecution(ctx, q, after.ID, execution, after.Execution); err != nil {
 		return err
 	}
 	return q.WantRevision(ctx, sqlc.WantRevisionParams{
-		RequestID: string(after.ID),
-		Revision:  after.Revision,
-		DueSince:  after.UpdatedAt.UnixMilli(),
+		RequestID: row.ID,
+		Revision:  row.Revision,
+		DueSince:  row.UpdatedAt,
 	})
 }
 
@@ -174,31 +174,31 @@ func saveExecution(ctx context.Context, q *sqlc.Queries, id approval.ID, before,
 
 // Request loads a request. approval.ErrNotFound if there is none.
 func (d *DB) Request(ctx context.Context, id approval.ID) (*approval.Request, error) {
-	loaded, decisions, err := load(ctx, d.reads, id)
+	loaded, err := load(ctx, d.reads, id)
 	if err != nil {
 		return nil, d.explain(ctx, err)
 	}
-	return decode(loaded, decisions)
+	return loaded.decode()
 }
 
 // load reads the rows of a request, which fit together even if it changes
 // meanwhile.
-func load(ctx context.Context, q *sqlc.Queries, id approval.ID) (sqlc.LoadRequestRow, []sqlc.Decision, error) {
-	loaded, err := q.LoadRequest(ctx, string(id))
+func load(ctx context.Context, q *sqlc.Queries, id approval.ID) (rows, error) {
+	request, err := q.LoadRequest(ctx, string(id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return loaded, nil, approval.ErrNotFound
+		return rows{}, approval.ErrNotFound
 	}
 	if err != nil {
-		return loaded, nil, fmt.Errorf("loading request %s: %w", id, err)
+		return rows{}, fmt.Errorf("loading request %s: %w", id, err)
 	}
 	decisions, err := q.LoadDecisions(ctx, sqlc.LoadDecisionsParams{
 		RequestID: string(id),
-		Revision:  loaded.Request.Revision,
+		Revision:  request.Request.Revision,
 	})
 	if err != nil {
-		return loaded, nil, fmt.Errorf("loading the decisions of request %s: %w", id, err)
+		return rows{}, fmt.Errorf("loading the decisions of request %s: %w", id, err)
 	}
-	return loaded, decisions, nil
+	return rows{request: request, decisions: decisions}, nil
 }
 
 // Overdue returns up to limit requests whose deadline is now or before, oldest

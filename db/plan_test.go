@@ -1,0 +1,77 @@
+package db_test
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/db/dbtest"
+)
+
+// queries are the named queries that were run, by name.
+type queries struct {
+	mu    sync.Mutex
+	texts map[string]string
+}
+
+var (
+	queryName = regexp.MustCompile(`^-- name: (\w+) `)
+	parameter = regexp.MustCompile(`\$(\d+)`)
+)
+
+func (q *queries) note(statement string) {
+	if found := queryName.FindStringSubmatch(statement); found != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.texts[found[1]] = statement
+	}
+}
+
+// checkPlans shows that no query gets slower with every request that was ever
+// made: none reads a table from one end to the other or sorts what it finds.
+func checkPlans(t *testing.T, q *queries) {
+	folder := newFolder(t)
+	dbtest.OpenIn(t, folder, db.Options{})
+	raw := rawOpen(t, folder)
+	fine := map[string]string{
+		"ListTokens: SCAN tokens":                  "it lists them all",
+		"ListTokens: USE TEMP B-TREE FOR ORDER BY": "it lists them all",
+		"LastEvent: SCAN events":                   "it reads one row, from the end",
+		"NextNotice: USE TEMP B-TREE FOR ORDER BY": "it sorts only what is due",
+	}
+	for name, text := range q.texts {
+		last := 0
+		for _, found := range parameter.FindAllStringSubmatch(text, -1) {
+			number, err := strconv.Atoi(found[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = max(last, number)
+		}
+		rows, err := raw.Query("EXPLAIN QUERY PLAN "+text, make([]any, last)...)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+				t.Fatal(err)
+			}
+			slow := strings.HasPrefix(step, "SCAN") || strings.Contains(step, "TEMP B-TREE")
+			if step = name + ": " + step; slow && fine[step] == "" {
+				t.Error(step)
+			}
+			delete(fine, step)
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for step, why := range fine {
+		t.Errorf("%s is no step of a query any more, although %s", step, why)
+	}
+}
