@@ -14,6 +14,12 @@ const (
 	inlineCharacters = 1200
 	inlineLines      = 25
 	inlineLength     = 2800 // as Slack counts
+
+	// An excerpt is short, because it can't be decided on: who reads it has to
+	// open Details anyway.
+	excerptCharacters = 400
+	excerptLines      = 8
+
 	chunkLength      = 2800 // as Slack counts; its limit for a text is 3,000
 
 	// lineWidth is what a phone shows of preformatted text without wrapping.
@@ -54,10 +60,9 @@ func (a arguments) inline() bool {
 // excerpt is the beginning that a card shows of arguments that aren't inline,
 // and how much of the whole that is, exactly.
 func (a arguments) excerpt() (text, note string) {
-	text, _ = visible.Cut(a.text, inlineCharacters)
-	text, _ = beginning(text, inlineLength)
-	if lines := strings.SplitN(text, "\n", inlineLines+1); len(lines) > inlineLines {
-		text = strings.Join(lines[:inlineLines], "\n")
+	text, _ = visible.Cut(a.text, excerptCharacters)
+	if lines := strings.SplitN(text, "\n", excerptLines+1); len(lines) > excerptLines {
+		text = strings.Join(lines[:excerptLines], "\n")
 	} else if whole := strings.LastIndexByte(text, '\n'); whole > len(text)/2 {
 		// Half a line could read as a value that isn't there.
 		text = text[:whole]

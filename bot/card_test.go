@@ -321,7 +321,7 @@ func TestNotificationStandsAlone(t *testing.T) {
 		{"the next day", deletion(func(r *approval.Request) { r.ExpiresAt = asked.Add(22 * time.Hour) }), "Approval needed (production): crm.delete_records on 214 records. Expires 2 Dec 00:35 UTC."},
 		{"one", deletion(payload(`{"ids": [1]}`)), "Approval needed (production): crm.delete_records on 1 record. Expires 03:35 UTC."},
 		{"a thousand", deletion(payload(`{"a": 1}`), func(r *approval.Request) { r.StatedCount = pointer[int64](1000) }), "Approval needed (production): crm.delete_records on 1,000 records. Expires 03:35 UTC."},
-		{"contradicted", deletion(func(r *approval.Request) { r.StatedCount = pointer[int64](1) }), "Approval needed (production): crm.delete_records on 1 stated, 214 records listed. Expires 03:35 UTC."},
+		{"contradicted", deletion(ids(214), func(r *approval.Request) { r.StatedCount = pointer[int64](1) }), "Approval needed (production): crm.delete_records on 1 stated, 214 records listed. Expires 03:35 UTC."},
 		{"no environment", deletion(func(r *approval.Request) { r.Environment = "" }), "Approval needed (production, not stated): crm.delete_records on 214 records. Expires 03:35 UTC."},
 		{"half", deletion(twoOf, vote(ada, approval.Approve, "oncall", "")), "1 of 2 approved (production): crm.delete_records on 214 records. Expires 03:35 UTC."},
 		{"rejected", deletion(vote(grace, approval.Reject, "oncall", "no")), "Rejected (production): crm.delete_records on 214 records."},

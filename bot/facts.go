@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/slack-go/slack"
@@ -105,7 +106,7 @@ func (f *facts) lines() slack.RichTextElement {
 
 // why says which tier the action has and which rules led to that.
 func (f *facts) why(l *line) {
-	l.text(strings.ToUpper(f.r.Tier.String()[:1]) + f.r.Tier.String()[1:])
+	l.text(capital(f.r.Tier.String()))
 	for i, rule := range f.r.Rules {
 		if i == f.budget.rules {
 			l.text(". And " + counted(int64(len(f.r.Rules)-i), "more rule"))
@@ -132,7 +133,7 @@ func (f *facts) count(l *line) {
 			l.text("⚠️ ")
 		}
 		l.bold(digits(*stated))
-		l.text(" stated · arguments list ")
+		l.text(" stated · ")
 		f.lists(l, lists)
 	case len(lists) == 0:
 		l.text("not stated")
@@ -140,7 +141,7 @@ func (f *facts) count(l *line) {
 		l.bold(digits(int64(lists[0].Length)))
 		l.text(" (" + f.listName(lists[0]) + " in the arguments)")
 	default:
-		l.text("not stated · arguments list ")
+		l.text("not stated · ")
 		f.lists(l, lists)
 	}
 }
@@ -156,7 +157,7 @@ func (f *facts) lists(l *line, lists []approval.Listed) {
 			l.text(", ")
 		}
 		l.bold(digits(int64(list.Length)))
-		l.text(" (" + f.listName(list) + ")")
+		l.text(" listed (" + f.listName(list) + ")")
 	}
 }
 
@@ -191,7 +192,7 @@ func (f *facts) purpose() []slack.RichTextElement {
 	}
 	var l line
 	l.bold("Purpose")
-	l.text(", in the agent's words, not checked")
+	l.text(", in the agent's words")
 	elements := []slack.RichTextElement{l.section()}
 	for _, part := range (arguments{text: text}).chunks() {
 		elements = append(elements, quote(part))
@@ -199,34 +200,44 @@ func (f *facts) purpose() []slack.RichTextElement {
 	return elements
 }
 
-// badges warn of texts that may not be what they look like.
+// badges warn of texts that may not be what they look like: a line for each
+// kind, with the places and the first example.
 func badges(r *approval.Request) (line, bool) {
-	const most = 6
-	var l line
-	warned := 0
-	for _, place := range []struct{ name, text string }{
+	places := []struct{ name, text string }{
 		{"action", r.Action},
 		{"target", r.Target},
 		{"environment", r.Environment},
 		{"arguments", string(r.Payload)},
 		{"purpose", r.Purpose},
-	} {
+	}
+	in := make(map[visible.Kind][]string)
+	example := make(map[visible.Kind]string)
+	for _, place := range places {
 		for _, finding := range visible.Suspicious(place.text) {
-			if warned == most {
-				l.text("\n⚠️ And more of the kind.")
-				return l, true
+			if in[finding.Kind] == nil {
+				example[finding.Kind] = finding.Example
 			}
-			if warned > 0 {
-				l.text("\n")
-			}
-			kind := string(finding.Kind)
-			l.text("⚠️ " + strings.ToUpper(kind[:1]) + kind[1:] + " in the " + place.name + ": ")
-			l.code(finding.Example)
-			warned++
+			in[finding.Kind] = append(in[finding.Kind], place.name)
 		}
 	}
-	return l, warned > 0
+	var l line
+	for _, kind := range []visible.Kind{visible.HiddenCharacters, visible.MixedAlphabets, visible.UnusualDigits} {
+		if in[kind] == nil {
+			continue
+		}
+		if len(l) > 0 {
+			l.text("\n")
+		}
+		l.text("⚠️ ")
+		l.bold(capital(string(kind)))
+		l.text(" in " + strings.Join(in[kind], ", ") + ": ")
+		l.code(example[kind])
+	}
+	return l, len(l) > 0
 }
+
+// capital writes the first letter, which is ASCII, as a capital.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // summary is the action with its count in one phrase, for the notification and
 // for the confirmation. The count is never cut.
@@ -249,11 +260,18 @@ func summary(r *approval.Request, limit int) string {
 	return short + count
 }
 
-// environment names where the action runs, for headings.
+// plainWords are what stands the same everywhere, whatever Slack may parse.
+var plainWords = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._/-]*$`)
+
+// environment names where the action runs, for headings. The exact name is
+// among the facts, where Slack parses nothing.
 func environment(r *approval.Request, limit int) string {
-	if r.Environment == "" {
+	switch short, _ := cut(r.Environment, limit); {
+	case r.Environment == "":
 		return "production, not stated"
+	case !plainWords.MatchString(r.Environment):
+		return "unusual environment"
+	default:
+		return short
 	}
-	short, _ := cut(visible.Line(r.Environment), limit)
-	return short
 }

@@ -31,7 +31,7 @@ func deletion(change ...func(*approval.Request)) *approval.Request {
 		Environment: "production",
 		StatedCount: pointer[int64](214),
 		Reversible:  pointer(false),
-		Payload:     idsPayload(214),
+		Payload:     approval.Payload(`{"table":"customers","where":{"status":"inactive","last_seen_before":"2024-12-01"},"expected_count":214}`),
 		Version:     1,
 		Tier:        policy.TierDestructive,
 		Requirement: policy.Requirement{Roles: []policy.RoleCount{{Role: "oncall", Count: 1}}},
@@ -59,6 +59,10 @@ func idsPayload(n int) approval.Payload {
 		ids[i] = fmt.Sprint(4001 + 7*i)
 	}
 	return approval.Payload(`{"table":"customers","ids":[` + strings.Join(ids, ",") + `]}`)
+}
+
+func ids(n int) func(*approval.Request) {
+	return func(r *approval.Request) { r.Payload = idsPayload(n) }
 }
 
 // twoOf asks for two people.
@@ -151,7 +155,9 @@ func states() map[string]*approval.Request {
 		"nothing-stated": deletion(payload(`{}`), func(r *approval.Request) {
 			r.Action, r.Target, r.Environment, r.Reversible, r.ActsFor = "", "", "", nil, approval.Approver{}
 		}),
-		"count-contradicted": deletion(func(r *approval.Request) { r.StatedCount = pointer[int64](1) }),
+		"ids":                deletion(ids(214)),
+		"ids-not-stated":     deletion(ids(12), func(r *approval.Request) { r.StatedCount = nil }),
+		"count-contradicted": deletion(ids(214), func(r *approval.Request) { r.StatedCount = pointer[int64](1) }),
 		"empty-payload":      deletion(payload(`{}`)),
 		"long-payload":       deletion(payload(`{"rows":[` + strings.Join(lines[:900], ",\n") + `]}`)),
 		"10000-lines":        deletion(payload(`{"rows":[` + strings.Join(lines[:3000], ",\n") + strings.Repeat("\n", 7000) + `]}`)),
