@@ -63,6 +63,9 @@ type bridgeTransport struct {
 
 func newBridgeClient(token string) *http.Client {
 	next := http.DefaultTransport.(*http.Transport).Clone()
+	// On a connection that was idle while the server restarted, a call fails as
+	// if it might have arrived; on a new one it surely didn't.
+	next.DisableKeepAlives = true
 	return &http.Client{
 		Transport: &bridgeTransport{token: token, next: next},
 		// Following one would send the token to another place.

@@ -25,6 +25,8 @@ const (
 	// statelessFrom on have no sessions.
 	protocolHeader = "Mcp-Protocol-Version"
 	statelessFrom  = "2026-07-28"
+	// sessionHeader names the session that a call belongs to.
+	sessionHeader = "Mcp-Session-Id"
 )
 
 // HandlerOptions set up a Handler.
@@ -132,7 +134,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodPost {
-		answered() // an event stream that ends with its session
+		answered() // such as an event stream, which ends with its session
 	}
 	if !h.hostAllowed(r) {
 		http.Error(w, fmt.Sprintf("this server is not called %q", r.Host), http.StatusForbidden)
@@ -148,6 +150,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		http.Error(w, problem, status)
 		return
+	}
+	if r.Method == http.MethodDelete {
+		h.server.prompts.endSession(r.Header.Get(sessionHeader), token.Agent)
 	}
 	// A call waits longer than a server may allow for writing an answer.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})

@@ -17,6 +17,9 @@ const (
 	settle = 50 * time.Millisecond
 	// watchPause is how long a prompt's watcher rests between two waits.
 	watchPause = time.Second
+	// promptIdle is how long a host over HTTP may leave a prompt unanswered: the
+	// SDK can't close a session while it waits for an answer in it.
+	promptIdle = sessionIdle
 	// completeLimit is how long telling a host that a prompt is over may take.
 	completeLimit = 5 * time.Second
 
@@ -51,6 +54,8 @@ type promptKey struct {
 // prompt is one link that a host was sent.
 type prompt struct {
 	promptKey
+	agent     string
+	end       context.CancelFunc
 	completes bool // the host's protocol has a way to say that it is over
 	over      chan struct{}
 
@@ -97,6 +102,8 @@ func (p *prompts) push(ctx context.Context, c call, a Answer) bool {
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), a.ExpiresAt.Sub(p.now())+grace)
 	one := &prompt{
 		promptKey: promptKey{c.Session, a.ID},
+		agent:     c.agent.Name,
+		end:       end,
 		completes: version >= completesFrom,
 		over:      make(chan struct{}),
 	}
@@ -116,8 +123,14 @@ func (p *prompts) push(ctx context.Context, c call, a Answer) bool {
 
 	started, answered := make(chan struct{}), make(chan error, 1)
 	p.work.Go(func() {
+		asking := life
+		if c.reachable != nil {
+			limited, cancel := context.WithTimeout(life, promptIdle)
+			defer cancel()
+			asking = limited
+		}
 		close(started)
-		_, err := c.Session.Elicit(life, &sdk.ElicitParams{
+		_, err := c.Session.Elicit(asking, &sdk.ElicitParams{
 			Mode:          "url",
 			Message:       "A person must approve this before it runs. Open the review page?",
 			URL:           a.ReviewURL,
@@ -142,6 +155,17 @@ func (p *prompts) push(ctx context.Context, c call, a Answer) bool {
 		p.watch(life, one, c.agent)
 	})
 	return true
+}
+
+// endSession ends the prompts of an agent in a session that it wants closed.
+func (p *prompts) endSession(session, agent string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.open {
+		if one.agent == agent && one.session.ID() == session {
+			one.end()
+		}
+	}
 }
 
 // watch waits until the request is no longer pending and tells the host so. If

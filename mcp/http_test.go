@@ -1,0 +1,464 @@
+package mcp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/approvaltest"
+	"github.com/countersign/countersign/mcp"
+)
+
+// post makes a request to the server with headers beside those that any client
+// sends; an empty one is left out.
+func post(t testing.TB, s *httpServer, body string, headers map[string]string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	for key, value := range headers {
+		if key == "Host" {
+			request.Host = value
+		} else {
+			request.Header.Set(key, value)
+		}
+	}
+	response, err := s.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+func bodyOf(t testing.TB, response *http.Response) string {
+	t.Helper()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+const (
+	initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
+	discoverBody   = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+)
+
+func modernHeaders(token, method, name string) map[string]string {
+	headers := map[string]string{"Authorization": "Bearer " + token, "Mcp-Protocol-Version": modern, "Mcp-Method": method}
+	if name != "" {
+		headers["Mcp-Name"] = name
+	}
+	return headers
+}
+
+func TestNoCallWithoutAToken(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{})
+	revoked, secret, err := f.Service.CreateToken(t.Context(), approval.Operator{Name: "test"}, "deployer", approval.Approver{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Service.RevokeToken(t.Context(), approval.Operator{Name: "test"}, revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	good := s.token(t, "deployer")
+	for name, header := range map[string]string{
+		"none":         "",
+		"other scheme": "Basic " + good,
+		"no secret":    "Bearer ",
+		"unknown":      "Bearer countersign_unknown",
+		"revoked":      "Bearer " + secret,
+		"of no kind":   "Bearer " + strings.TrimPrefix(good, "countersign_"),
+	} {
+		for era, body := range map[string]string{legacy: initializeBody, modern: discoverBody} {
+			headers := modernHeaders("", "server/discover", "")
+			if era == legacy {
+				headers = make(map[string]string)
+			}
+			headers["Authorization"] = header
+			response := post(t, s, body, headers)
+			if response.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(response.Header.Get("WWW-Authenticate"), "Bearer") {
+				t.Errorf("%s, %s: %s, %q", name, era, response.Status, response.Header.Get("WWW-Authenticate"))
+			}
+			if text := bodyOf(t, response); !strings.Contains(text, "countersign token create") {
+				t.Errorf("%s: the answer doesn't say what to do: %s", name, text)
+			}
+		}
+	}
+	if response := post(t, s, initializeBody, map[string]string{"Authorization": "bearer  " + good}); response.StatusCode != http.StatusOK {
+		t.Errorf("a good token: %s", response.Status)
+	}
+}
+
+// That a token can't be looked up says nothing about the token.
+func TestStoreFailureIsNoInvalidToken(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	logger, messages := logged()
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{Options: mcp.Options{Logger: logger}})
+	token := s.token(t, "deployer")
+	if err := f.Store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	response := post(t, s, initializeBody, map[string]string{"Authorization": "Bearer " + token})
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" || response.Header.Get("WWW-Authenticate") != "" {
+		t.Errorf("got %s, %v", response.Status, response.Header)
+	}
+	if text := bodyOf(t, response); strings.Contains(text, "sql") || strings.Contains(text, "closed") {
+		t.Errorf("the answer tells of the store: %s", text)
+	}
+	receiveMessage(t, messages, "looking up a token")
+}
+
+// A session belongs to the agent whose token began it, whichever of its tokens
+// a call carries; a revoked one ends at once.
+func TestSessionsBelongToAgents(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{})
+	revocable, first, err := f.Service.CreateToken(t.Context(), approval.Operator{Name: "test"}, "deployer", approval.Approver{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, stranger := s.token(t, "deployer"), s.token(t, "stranger")
+	begun := post(t, s, initializeBody, map[string]string{"Authorization": "Bearer " + first})
+	session := begun.Header.Get("Mcp-Session-Id")
+	if begun.StatusCode != http.StatusOK || session == "" {
+		t.Fatalf("initialize: %s, session %q", begun.Status, session)
+	}
+	list := func(token string) int {
+		response := post(t, s, `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`, map[string]string{
+			"Authorization": "Bearer " + token, "Mcp-Session-Id": session, "Mcp-Protocol-Version": legacy,
+		})
+		return response.StatusCode
+	}
+	for _, step := range []struct {
+		token string
+		want  int
+	}{{first, http.StatusOK}, {second, http.StatusOK}, {stranger, http.StatusForbidden}} {
+		if got := list(step.token); got != step.want {
+			t.Errorf("got %d, want %d", got, step.want)
+		}
+	}
+	if err := f.Service.RevokeToken(t.Context(), approval.Operator{Name: "test"}, revocable.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(first); got != http.StatusUnauthorized {
+		t.Errorf("a revoked token: %d", got)
+	}
+	if got := list(second); got != http.StatusOK {
+		t.Errorf("the agent's other token: %d", got)
+	}
+}
+
+// The agent of a call is that of its own token, not of the one that began the
+// session.
+func TestRequestsAreTheTokensAgent(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{})
+	owner := approval.Approver{Workspace: "T0TEST", User: "U0BOB"}
+	_, secret, err := f.Service.CreateToken(t.Context(), approval.Operator{Name: "test"}, "deployer", owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{legacy, modern} {
+		session := connect(t, s.transport(t, secret), version, nil)
+		r, err := f.Service.Status(t.Context(), approval.Agent{Name: "deployer"}, asked(t, session))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Agent != "deployer" || r.ActsFor != owner {
+			t.Errorf("%s: asked as %q for %v", version, r.Agent, r.ActsFor)
+		}
+	}
+}
+
+func TestForeignPagesAndNamesAreRefused(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{Hosts: []string{"approvals.example"}})
+	token := s.token(t, "deployer")
+	for name, test := range map[string]struct {
+		headers map[string]string
+		want    int
+	}{
+		"another site":            {map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
+		"another origin":          {map[string]string{"Origin": "https://evil.example"}, http.StatusForbidden},
+		"a name of somebody else": {map[string]string{"Host": "evil.example"}, http.StatusForbidden},
+		"a name with our prefix":  {map[string]string{"Host": "approvals.example.evil"}, http.StatusForbidden},
+		"the proxy's name":        {map[string]string{"Host": "Approvals.example:443"}, http.StatusOK},
+		"the loopback's name":     {map[string]string{"Host": "localhost:1"}, http.StatusOK},
+		"the loopback's number":   {map[string]string{"Host": "[::1]"}, http.StatusOK},
+		"nothing of it":           {nil, http.StatusOK},
+	} {
+		for era, body := range map[string]string{legacy: initializeBody, modern: discoverBody} {
+			headers := map[string]string{"Authorization": "Bearer " + token}
+			if era == modern {
+				headers = modernHeaders(token, "server/discover", "")
+			}
+			for key, value := range test.headers {
+				headers[key] = value
+			}
+			if response := post(t, s, body, headers); response.StatusCode != test.want {
+				t.Errorf("%s, %s: %s, want %d", name, era, response.Status, test.want)
+			}
+		}
+	}
+}
+
+func TestBodiesAreLimited(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{PayloadLimit: 1000})
+	token := s.token(t, "deployer")
+	huge := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"request_approval","arguments":{"purpose":"` + strings.Repeat("x", 70<<10) + `"}}}`
+	for _, headers := range []map[string]string{{"Authorization": "Bearer " + token}, modernHeaders(token, "tools/call", "request_approval")} {
+		if response := post(t, s, huge, headers); response.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("got %s", response.Status)
+		}
+	}
+}
+
+// waitBody is a call of await_approval on an era.
+func waitBody(era string, id approval.ID) string {
+	meta := ""
+	if era == modern {
+		meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	}
+	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"await_approval","arguments":` + byID(id) + meta + `}}`
+}
+
+// eraHeaders begins a session if the era has them, and returns what each call
+// in it carries.
+func eraHeaders(t testing.TB, s *httpServer, era, token string) map[string]string {
+	t.Helper()
+	if era == modern {
+		return modernHeaders(token, "tools/call", "await_approval")
+	}
+	begun := post(t, s, initializeBody, map[string]string{"Authorization": "Bearer " + token})
+	_ = bodyOf(t, begun)
+	return map[string]string{"Authorization": "Bearer " + token, "Mcp-Session-Id": begun.Header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": legacy}
+}
+
+// A waiting answer begins before there is anything to say, so that neither a
+// proxy nor a client gives up on it.
+func TestWaitingAnswerBeginsBeforeItsFirstEvent(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{legacy, modern} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			f := approvaltest.New(t)
+			s := serveHTTP(t, f, newLocal(t, f, mcp.MaxAwaitBound), mcp.HandlerOptions{})
+			r := f.Propose(t)
+			// Do returns with the header, and the first line is read, while
+			// nothing has been decided.
+			response := post(t, s, waitBody(era, r.ID), eraHeaders(t, s, era, s.token(t, f.Agent.Name)))
+			if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "text/event-stream" {
+				t.Fatalf("%s, %s", response.Status, got)
+			}
+			lines := bufio.NewReader(response.Body)
+			line, err := lines.ReadString('\n')
+			if err != nil || line != ": waiting\n" {
+				t.Fatalf("first line %q, %v", line, err)
+			}
+			f.Decide(t, approvaltest.Alice, r, approval.Approve)
+			rest, err := io.ReadAll(lines)
+			if err != nil || !bytes.Contains(rest, []byte(`"structuredContent":{"status":"approved"}`)) {
+				t.Errorf("then %q, %v", rest, err)
+			}
+		})
+	}
+}
+
+// What is wrong with a call still gets its own HTTP status.
+func TestEarlyErrorsKeepTheirStatus(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{})
+	token := s.token(t, f.Agent.Name)
+	body := strings.ReplaceAll(waitBody(modern, "x"), "await_approval", "no_such_tool")
+	if response := post(t, s, body, modernHeaders(token, "tools/call", "no_such_tool")); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("an unknown tool: %s", response.Status)
+	}
+	body = strings.ReplaceAll(discoverBody, "server/discover", "no/such")
+	if response := post(t, s, body, modernHeaders(token, "no/such", "")); response.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown method: %s", response.Status)
+	}
+	if response := post(t, s, waitBody(modern, "x"), modernHeaders(token, "tools/call", "apply")); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("a header that says something else: %s", response.Status)
+	}
+}
+
+func TestWaitEndsWhenTheClientDisconnects(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{legacy, modern} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			f := approvaltest.New(t)
+			logger, messages := logged()
+			s := serveHTTP(t, f, newLocal(t, f, mcp.MaxAwaitBound), mcp.HandlerOptions{Options: mcp.Options{Logger: logger}})
+			r := f.Propose(t)
+			response := post(t, s, waitBody(era, r.ID), eraHeaders(t, s, era, s.token(t, f.Agent.Name)))
+			if line, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil {
+				t.Fatalf("%q, %v", line, err)
+			}
+			_ = response.Body.Close() // an unread body closes the connection
+			receiveMessage(t, messages, "a caller went away")
+			checkUntouched(t, f, r.ID)
+		})
+	}
+}
+
+func TestWaitingEndsAsPendingWhenTheHandlerCloses(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*httpServer){
+		"drain": func(s *httpServer) { s.fixture.Service.Drain() },
+		"close": func(s *httpServer) { s.handler.Close() },
+	} {
+		for _, era := range []string{legacy, modern} {
+			t.Run(name+"/"+era, func(t *testing.T) {
+				t.Parallel()
+				f := approvaltest.New(t)
+				s := serveHTTP(t, f, newLocal(t, f, mcp.MaxAwaitBound), mcp.HandlerOptions{})
+				r := f.Propose(t)
+				headers := eraHeaders(t, s, era, s.token(t, f.Agent.Name))
+				response := post(t, s, waitBody(era, r.ID), headers)
+				stop(s)
+				if text := bodyOf(t, response); !strings.Contains(text, `"structuredContent":{"status":"pending"}`) {
+					t.Errorf("got %q", text)
+				}
+				checkUntouched(t, f, r.ID)
+				if name == "close" {
+					if response := post(t, s, waitBody(era, r.ID), headers); response.StatusCode != http.StatusServiceUnavailable {
+						t.Errorf("after Close: %s", response.Status)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A shutdown ends even with open event streams and waiting calls, and each
+// waiting call is answered.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	s := serveHTTP(t, f, newLocal(t, f, mcp.MaxAwaitBound), mcp.HandlerOptions{})
+	var waits []<-chan awaited
+	for _, version := range []string{legacy, modern, legacy} {
+		session := connect(t, s.transport(t, s.token(t, f.Agent.Name)), version, nil)
+		id := asked(t, session)
+		waits = append(waits, await(t.Context(), session, id, "token"))
+	}
+	f.Service.Drain()
+	s.handler.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Config.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	for _, done := range waits {
+		// A call that had not arrived yet may be turned away, and none is
+		// answered with anything but pending.
+		if got := receive(t, done, "a waiting call"); got.err == nil && got.status != `{"status":"pending"}` {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
+// restartable is a server that can be stopped and started anew on its address.
+type restartable struct {
+	fixture *approvaltest.Fixture
+	local   *mcp.Local
+	address string
+	handler *mcp.Handler
+	server  *http.Server
+	served  chan error
+}
+
+func newRestartable(t *testing.T, f *approvaltest.Fixture) *restartable {
+	t.Helper()
+	r := &restartable{fixture: f, local: newLocal(t, f, mcp.MaxAwaitBound), address: "127.0.0.1:0"}
+	r.start(t)
+	t.Cleanup(r.kill)
+	return r
+}
+
+func (r *restartable) start(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.address = listener.Addr().String()
+	r.handler = mcp.NewHandler(r.local, mcp.HandlerOptions{Options: mcp.Options{Now: r.fixture.Clock.Now}})
+	r.server = &http.Server{Handler: r.handler, ReadHeaderTimeout: time.Minute}
+	r.served = make(chan error, 1)
+	go func() { r.served <- r.server.Serve(listener) }()
+}
+
+// kill cuts all connections off, as the end of a process does.
+func (r *restartable) kill() {
+	_ = r.server.Close()
+	<-r.served
+	r.handler.Close()
+	r.served <- nil
+}
+
+func TestRestartBetweenCalls(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{legacy, modern} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			f := approvaltest.New(t)
+			r := newRestartable(t, f)
+			_, token, err := f.Service.CreateToken(t.Context(), approval.Operator{Name: "test"}, f.Agent.Name, approval.Approver{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			transport := func() sdk.Transport {
+				client := &http.Client{Transport: &bearer{token: token, next: http.DefaultTransport.(*http.Transport).Clone()}}
+				t.Cleanup(client.CloseIdleConnections)
+				return &sdk.StreamableClientTransport{Endpoint: "http://" + r.address, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true}
+			}
+			session := connect(t, transport(), era, nil)
+			id := asked(t, session)
+			done := await(t.Context(), session, id, "token")
+			r.kill()
+			if got := receive(t, done, "the cut-off call"); got.err == nil && got.status != `{"status":"pending"}` {
+				t.Errorf("the cut-off call: %+v", got)
+			}
+			r.start(t)
+			decide(t, f, id, approval.Approve, "")
+			if era == legacy {
+				// A session ends with its server, and the client is told so.
+				_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "await_approval", Arguments: map[string]any{"elicitationId": id}})
+				if !errors.Is(err, sdk.ErrSessionMissing) {
+					t.Errorf("a call in the old session: %v", err)
+				}
+				session = connect(t, transport(), era, nil)
+			}
+			if got := succeed(t, session, "await_approval", byID(id)); got != `{"status":"approved"}` {
+				t.Errorf("await_approval: %s", got)
+			}
+			succeed(t, session, "apply", byID(id))
+		})
+	}
+}
