@@ -20,7 +20,7 @@ const (
 	excerptCharacters = 400
 	excerptLines      = 8
 
-	chunkLength      = 2800 // as Slack counts; its limit for a text is 3,000
+	chunkLength = 2800 // as Slack counts; its limit for a text is 3,000
 
 	// lineWidth is what a phone shows of preformatted text without wrapping.
 	lineWidth = 44

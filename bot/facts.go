@@ -35,7 +35,7 @@ var (
 	detailsBudget = budget{
 		action: 10 * approval.MaxAction, target: 10 * approval.MaxTarget, environment: 10 * approval.MaxEnvironment,
 		listName: 200, lists: 20,
-		why: 1000, rules: 20,
+		why: 2000, rules: 1000,
 		purpose: 10 * approval.MaxPurpose, purposeLines: approval.MaxPurpose + 1,
 	}
 )
@@ -146,11 +146,12 @@ func (f *facts) count(l *line) {
 	}
 }
 
+// lists counts the payload's lists. What it leaves out is not left out of the
+// arguments.
 func (f *facts) lists(l *line, lists []approval.Listed) {
 	for i, list := range lists {
 		if i == f.budget.lists {
 			l.text(" and " + counted(int64(len(lists)-i), "more list"))
-			f.whole = false
 			return
 		}
 		if i > 0 {
@@ -165,7 +166,8 @@ func (f *facts) listName(list approval.Listed) string {
 	if list.Name == "" {
 		return "items"
 	}
-	return f.cut(list.Name, f.budget.listName)
+	short, _ := cut(visible.Line(list.Name), f.budget.listName)
+	return short
 }
 
 // contradicted reports whether none of the payload's lists has the stated
