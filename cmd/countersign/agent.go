@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// demoAgent is what an agent does with the four tools, as a plain MCP client
+// over HTTP. It has no knowledge of the server beyond its address and token.
+type demoAgent struct {
+	endpoint string
+	token    string
+	say      func(format string, values ...any)
+}
+
+// demoRequests are what the agent asks for, in turn. Rejected or expired, it
+// goes on to the next: it never asks again for what a person refused.
+var demoRequests = []map[string]any{
+	{
+		"purpose":     "Delete 214 inactive customer records",
+		"action":      "crm.delete_records",
+		"target":      "customers not seen since 2024-12-01",
+		"environment": "production",
+		"count":       214,
+		"reversible":  false,
+		"payload":     json.RawMessage(`{"table":"customers","where":{"status":"inactive","last_seen_before":"2024-12-01"},"expected_count":214}`),
+	},
+	{
+		"purpose":     "Refund three customers who were charged twice",
+		"action":      "billing.refund",
+		"target":      "invoices of November 2026",
+		"environment": "production",
+		"count":       3,
+		"reversible":  false,
+		"payload":     json.RawMessage(`{"currency":"EUR","refunds":[{"invoice":"INV-2291","amount":"48.20"},{"invoice":"INV-2304","amount":"12.00"},{"invoice":"INV-2310","amount":"1180.50"}]}`),
+	},
+	{
+		"purpose":     "Add the two new colleagues to the mailing list",
+		"action":      "mail.list_add",
+		"target":      "all-hands list",
+		"environment": "production",
+		"count":       2,
+		"reversible":  true,
+		"payload":     json.RawMessage(`{"list":"all-hands","members":["noor@example.com","jules@example.com"]}`),
+	},
+}
+
+func (a demoAgent) run(ctx context.Context) error {
+	client := sdk.NewClient(&sdk.Implementation{Name: "countersign-demo-agent", Version: version()}, nil)
+	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{
+		Endpoint:             a.endpoint,
+		HTTPClient:           &http.Client{Transport: bearer(a.token)},
+		DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", a.endpoint, err)
+	}
+	defer session.Close()
+	for i := 0; ; i++ {
+		if err := a.ask(ctx, session, demoRequests[i%len(demoRequests)]); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(demoPause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ask is the skill that every agent follows: request, await, apply.
+func (a demoAgent) ask(ctx context.Context, session *sdk.ClientSession, request map[string]any) error {
+	var asked struct{ ElicitationID string }
+	if err := call(ctx, session, "request_approval", request, &asked); err != nil {
+		return err
+	}
+	a.say("I want to: %s", request["purpose"])
+	a.say("request_approval -> pending; waiting for a person in await_approval")
+	id := map[string]any{"elicitationId": asked.ElicitationID}
+	var status struct{ Status string }
+	for status.Status = "pending"; status.Status == "pending"; {
+		if err := call(ctx, session, "await_approval", id, &status); err != nil {
+			return err
+		}
+	}
+	a.say("await_approval -> %s", status.Status)
+	if status.Status != "approved" {
+		a.say("I don't run it.\n")
+		return nil
+	}
+	var applied struct{ Payload json.RawMessage }
+	if err := call(ctx, session, "apply", id, &applied); err != nil {
+		return err
+	}
+	a.say("apply -> applied, once, with exactly these arguments:")
+	a.say("%s\n", applied.Payload)
+	return nil
+}
+
+// call reads a tool's result from its first text, which is the exact JSON.
+func call(ctx context.Context, session *sdk.ClientSession, tool string, arguments, result any) error {
+	answer, err := session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		return fmt.Errorf("calling %s: %w", tool, err)
+	}
+	if len(answer.Content) == 0 {
+		return fmt.Errorf("calling %s: the answer is empty", tool)
+	}
+	text, ok := answer.Content[0].(*sdk.TextContent)
+	if !ok {
+		return fmt.Errorf("calling %s: the answer is not text", tool)
+	}
+	if answer.IsError {
+		return fmt.Errorf("calling %s: %w", tool, errors.New(text.Text))
+	}
+	if err := json.Unmarshal([]byte(text.Text), result); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", tool, err)
+	}
+	return nil
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/policy"
+)
+
+// exampleConfig has every key with its default and what it means; "countersign
+// config" prints it.
+//
+//go:embed example.yaml
+var exampleConfig string
+
+// config is the configuration file. Secrets are not in it: they come from the
+// environment (see secrets).
+type config struct {
+	Data     string                `yaml:"data"`
+	Listen   string                `yaml:"listen"`
+	URL      string                `yaml:"url"`
+	Slack    slackConfig           `yaml:"slack"`
+	Roles    map[string]roleConfig `yaml:"roles"`
+	Approval approvalConfig        `yaml:"approval"`
+	Requests requestsConfig        `yaml:"requests"`
+	MCP      mcpConfig             `yaml:"mcp"`
+}
+
+type slackConfig struct {
+	Workspace          string `yaml:"workspace"`
+	Channel            string `yaml:"channel"`
+	Interactions       string `yaml:"interactions"`
+	AllowSharedChannel bool   `yaml:"allow_shared_channel"`
+	APIURL             string `yaml:"api_url"`
+}
+
+type roleConfig struct {
+	Users  []string `yaml:"users"`
+	Groups []string `yaml:"groups"`
+}
+
+type approvalConfig struct {
+	Requires     []requiredConfig `yaml:"requires"`
+	SelfApproval bool             `yaml:"self_approval"`
+}
+
+type requiredConfig struct {
+	Role  string `yaml:"role"`
+	Count int    `yaml:"count"`
+}
+
+type requestsConfig struct {
+	ApplyWithin  time.Duration `yaml:"apply_within"`
+	PayloadLimit int           `yaml:"payload_limit"`
+}
+
+type mcpConfig struct {
+	AwaitBound time.Duration `yaml:"await_bound"`
+}
+
+// The two ways in which Slack's clicks can arrive.
+const (
+	overSocket = "socket"
+	overHTTP   = "http"
+)
+
+// The bounds within which a configuration is accepted.
+const (
+	maxAwaitBound   = 55 * time.Second
+	maxPayloadLimit = 1 << 20
+	maxApplyWithin  = 24 * time.Hour
+)
+
+func defaultConfig() config {
+	return config{
+		Data:   "countersign-data",
+		Listen: "127.0.0.1:8080",
+		URL:    "http://127.0.0.1:8080",
+		Slack:  slackConfig{Interactions: overSocket},
+		Requests: requestsConfig{
+			ApplyWithin:  approval.DefaultApplyWithin,
+			PayloadLimit: approval.DefaultPayloadLimit,
+		},
+		MCP: mcpConfig{AwaitBound: 25 * time.Second},
+	}
+}
+
+// readConfig reads and checks a configuration file. Relative paths in it are
+// relative to its folder.
+func readConfig(path string) (config, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return config{}, fmt.Errorf("there is no configuration file %s; \"countersign config > %s\" writes an example to start from", path, path)
+	}
+	if err != nil {
+		return config{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := parseConfig(data)
+	if err != nil {
+		return config{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if !filepath.IsAbs(c.Data) {
+		c.Data = filepath.Join(filepath.Dir(path), c.Data)
+	}
+	if err := c.check(); err != nil {
+		return config{}, fmt.Errorf("checking %s:\n%w", path, err)
+	}
+	return c, nil
+}
+
+// parseConfig reads YAML strictly: an unknown or repeated key is an error with
+// its line and column. The text of the file is kept out of the error, in case
+// somebody put a secret in it.
+func parseConfig(data []byte) (config, error) {
+	c := defaultConfig()
+	err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&c)
+	if errors.Is(err, io.EOF) {
+		return c, nil
+	}
+	if err != nil {
+		return config{}, errors.New(yaml.FormatError(err, false, false))
+	}
+	return c, nil
+}
+
+var (
+	workspaceID = regexp.MustCompile(`^T[A-Z0-9]{2,30}$`)
+	channelID   = regexp.MustCompile(`^[CG][A-Z0-9]{2,30}$`)
+)
+
+// check reports everything that is wrong with the values.
+func (c config) check() error {
+	var problems []error
+	problem := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("  "+format, args...))
+	}
+	if c.Data == "" {
+		problem("data: is empty; name the folder for the database")
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		problem("listen: %q is not HOST:PORT", c.Listen)
+	}
+	public, err := url.Parse(c.URL)
+	switch {
+	case err != nil || public.Host == "" || (public.Scheme != "https" && public.Scheme != "http"):
+		problem("url: %q is not an address like https://approvals.example.com", c.URL)
+	case public.Scheme == "http" && !isLoopback(public.Hostname()):
+		problem("url: %q sends tokens in the clear; use https", c.URL)
+	case public.RawQuery != "" || public.Fragment != "" || strings.Trim(public.Path, "/") != "":
+		problem("url: %q has more than scheme and host", c.URL)
+	}
+	if !workspaceID.MatchString(c.Slack.Workspace) {
+		problem("slack.workspace: %q is not a workspace id (like T024BE7LD)", c.Slack.Workspace)
+	}
+	if !channelID.MatchString(c.Slack.Channel) {
+		problem("slack.channel: %q is not a channel id (like C024BE91L)", c.Slack.Channel)
+	}
+	switch c.Slack.Interactions {
+	case overSocket:
+	case overHTTP:
+		if public != nil && public.Scheme != "https" && !isLoopback(host) {
+			problem("slack.interactions: http needs an https url that Slack can reach")
+		}
+	default:
+		problem("slack.interactions: %q; socket and http are accepted", c.Slack.Interactions)
+	}
+	if c.Slack.APIURL != "" {
+		api, err := url.Parse(c.Slack.APIURL)
+		if err != nil || api.Host == "" || !strings.HasSuffix(api.Path, "/") {
+			problem("slack.api_url: %q is not an address that ends in /", c.Slack.APIURL)
+		} else if api.Scheme != "https" && !isLoopback(api.Hostname()) {
+			problem("slack.api_url: %q sends the bot's token in the clear; use https", c.Slack.APIURL)
+		}
+	}
+	if c.Requests.ApplyWithin < time.Minute || c.Requests.ApplyWithin > maxApplyWithin {
+		problem("requests.apply_within: %s; 1m to 24h are accepted", c.Requests.ApplyWithin)
+	}
+	if c.Requests.PayloadLimit < 1024 || c.Requests.PayloadLimit > maxPayloadLimit {
+		problem("requests.payload_limit: %d; 1024 to %d bytes are accepted", c.Requests.PayloadLimit, maxPayloadLimit)
+	}
+	if c.MCP.AwaitBound < time.Second || c.MCP.AwaitBound > maxAwaitBound {
+		problem("mcp.await_bound: %s; 1s to 55s are accepted, since hosts give up on longer calls", c.MCP.AwaitBound)
+	}
+	if err := c.policy().Validate(); err != nil {
+		for line := range strings.Lines(err.Error()) {
+			problem("%s", strings.TrimSpace(line))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// policy is the configured roles and what approving takes.
+func (c config) policy() policy.Document {
+	document := policy.Document{Approval: policy.Requirement{AllowSelf: c.Approval.SelfApproval}}
+	for _, name := range slices.Sorted(maps.Keys(c.Roles)) {
+		role := c.Roles[name]
+		document.Roles = append(document.Roles, policy.Role{Name: name, Users: role.Users, Groups: role.Groups})
+	}
+	for _, want := range c.Approval.Requires {
+		document.Approval.Roles = append(document.Approval.Roles, policy.RoleCount{Role: want.Role, Count: want.Count})
+	}
+	return document
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.IsLoopback()
+}
+
+// secret is a value that never shows itself in a log, an error or JSON.
+type secret string
+
+func (secret) String() string               { return "[redacted]" }
+func (secret) GoString() string             { return "[redacted]" }
+func (secret) LogValue() slog.Value         { return slog.StringValue("[redacted]") }
+func (secret) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
+
+// secrets are what the server must know and nobody may read.
+type secrets struct {
+	BotToken       secret
+	AppToken       secret
+	SigningSecret  secret
+	PreviousSecret secret // still accepted while Slack is told the new one
+}
+
+// Where secrets come from. Each may be in a file instead, which the same name
+// with _FILE appended names.
+const (
+	botTokenVariable       = "COUNTERSIGN_SLACK_BOT_TOKEN"
+	appTokenVariable       = "COUNTERSIGN_SLACK_APP_TOKEN"
+	signingSecretVariable  = "COUNTERSIGN_SLACK_SIGNING_SECRET"
+	previousSecretVariable = "COUNTERSIGN_SLACK_SIGNING_SECRET_PREVIOUS"
+	agentTokenVariable     = "COUNTERSIGN_TOKEN"
+)
+
+// readSecrets takes what the configuration needs from the environment and says
+// what is missing.
+func readSecrets(c config, environment func(string) string) (secrets, error) {
+	var s secrets
+	var problems []error
+	read := func(into *secret, variable, like, from string, required bool) {
+		value, err := readSecret(variable, environment)
+		switch {
+		case err != nil:
+			problems = append(problems, err)
+		case value == "" && required:
+			problems = append(problems, fmt.Errorf("%s (or %s_FILE) is not set: %s", variable, variable, from))
+		case value != "" && !strings.HasPrefix(string(value), like):
+			problems = append(problems, fmt.Errorf("%s doesn't start with %q: %s", variable, like, from))
+		default:
+			*into = value
+		}
+	}
+	socket := c.Slack.Interactions == overSocket
+	read(&s.BotToken, botTokenVariable, "xoxb-", "the bot token, from the app's page \"OAuth & Permissions\"", true)
+	read(&s.AppToken, appTokenVariable, "xapp-", "an app-level token with connections:write, from \"Basic Information\"", socket)
+	read(&s.SigningSecret, signingSecretVariable, "", "the signing secret, from \"Basic Information\"", !socket)
+	read(&s.PreviousSecret, previousSecretVariable, "", "the signing secret before the current one", false)
+	return s, errors.Join(problems...)
+}
+
+func readSecret(variable string, environment func(string) string) (secret, error) {
+	value, path := environment(variable), environment(variable+"_FILE")
+	switch {
+	case value != "" && path != "":
+		return "", fmt.Errorf("%s and %s_FILE are both set; set one", variable, variable)
+	case path != "":
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("reading the file that %s_FILE names: %w", variable, err)
+		}
+		return secret(strings.TrimSpace(string(data))), nil
+	default:
+		return secret(value), nil
+	}
+}
+
+// signingSecrets are those that a click may be signed with.
+func (s secrets) signingSecrets() []string {
+	var all []string
+	for _, one := range []secret{s.SigningSecret, s.PreviousSecret} {
+		if one != "" {
+			all = append(all, string(one))
+		}
+	}
+	return all
+}

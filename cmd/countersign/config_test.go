@@ -1,0 +1,165 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The example is a configuration that works, and its values are the defaults
+// wherever it doesn't say that they are examples.
+func TestExampleConfig(t *testing.T) {
+	t.Parallel()
+	got, err := parseConfig([]byte(exampleConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.check(); err != nil {
+		t.Fatal(err)
+	}
+	want := defaultConfig()
+	want.Slack.Workspace, want.Slack.Channel = got.Slack.Workspace, got.Slack.Channel
+	want.Roles, want.Approval = got.Roles, got.Approval
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the example differs from the defaults (-default +example):\n%s", diff)
+	}
+}
+
+// Every key is in the example, with a comment somewhere above it.
+func TestExampleConfigNamesEveryKey(t *testing.T) {
+	t.Parallel()
+	for _, key := range keys(reflect.TypeFor[config]()) {
+		if !strings.Contains(exampleConfig, key+":") {
+			t.Errorf("the example doesn't show %q", key)
+		}
+	}
+}
+
+func keys(t reflect.Type) []string {
+	switch t.Kind() {
+	case reflect.Map, reflect.Slice:
+		return keys(t.Elem())
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	var all []string
+	for i := range t.NumField() {
+		all = append(all, t.Field(i).Tag.Get("yaml"))
+		all = append(all, keys(t.Field(i).Type)...)
+	}
+	return all
+}
+
+func TestConfigRefuses(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name      string
+		old, new  string
+		want      string
+		wantPlace string
+	}{
+		{"an unknown key", "listen: 127.0.0.1:8080", "listne: 127.0.0.1:8080", "listne", "[17:1]"},
+		{"an unknown key inside", "  interactions: socket", "  interaction: socket", "interaction", ":3]"},
+		{"a key twice", "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8080\nlisten: 127.0.0.1:8081", "listen", "[18:1]"},
+		{"a word for a number", "      count: 1", "      count: one", "", ":14]"},
+		{"nobody who could approve", "users: [U024BE7LH, U024BE7LJ]", "users: []", "nobody can approve", ""},
+		{"no requirement", "    - role: oncall\n      count: 1", "", "nobody could ever approve", ""},
+		{"more people than there are", "count: 1", "count: 3", "which has 2", ""},
+		{"a name for a workspace", "T024BE7LD", "acme", "slack.workspace", ""},
+		{"a name for a channel", "C024BE91L", "\"#approvals\"", "slack.channel", ""},
+		{"a host in the clear", "url: http://127.0.0.1:8080", "url: http://approvals.example.com", "use https", ""},
+		{"a path in the address", "url: http://127.0.0.1:8080", "url: https://example.com/sign", "more than scheme and host", ""},
+		{"another way for clicks", "\n  interactions: socket", "\n  interactions: pigeon", "socket and http", ""},
+		{"a wait that hosts cut off", "await_bound: 25s", "await_bound: 2m", "1s to 55s", ""},
+		{"a payload limit of nothing", "payload_limit: 262144", "payload_limit: 0", "requests.payload_limit", ""},
+		{"a Slack address in the clear", `api_url: ""`, "api_url: http://slack.example/api/", "use https", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(exampleConfig, test.old, test.new, 1)
+			if text == exampleConfig {
+				t.Fatalf("the example doesn't have %q", test.old)
+			}
+			path := filepath.Join(t.TempDir(), "countersign.yaml")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readConfig(path)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.wantPlace) {
+				t.Errorf("got %v\nwant an error with %q at %q", err, test.want, test.wantPlace)
+			}
+		})
+	}
+}
+
+func TestConfigMissing(t *testing.T) {
+	t.Parallel()
+	_, err := readConfig(filepath.Join(t.TempDir(), "countersign.yaml"))
+	if err == nil || !strings.Contains(err.Error(), "countersign config >") {
+		t.Errorf("got %v, want an error that says how to write one", err)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("xoxb-from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	socket := defaultConfig()
+	overHTTPOnly := defaultConfig()
+	overHTTPOnly.Slack.Interactions = overHTTP
+	tests := []struct {
+		name        string
+		conf        config
+		environment map[string]string
+		want        string // in the error; empty for none
+	}{
+		{"socket", socket, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1"}, ""},
+		{"http", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1", signingSecretVariable: "s"}, ""},
+		{"from a file", socket, map[string]string{botTokenVariable + "_FILE": file, appTokenVariable: "xapp-1"}, ""},
+		{"no bot token", socket, map[string]string{appTokenVariable: "xapp-1"}, botTokenVariable},
+		{"no app token for a socket", socket, map[string]string{botTokenVariable: "xoxb-1"}, appTokenVariable},
+		{"no signing secret for http", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1"}, signingSecretVariable},
+		{"the wrong kind of token", socket, map[string]string{botTokenVariable: "xapp-1", appTokenVariable: "xapp-1"}, "doesn't start with"},
+		{"both", socket, map[string]string{botTokenVariable: "xoxb-1", botTokenVariable + "_FILE": file, appTokenVariable: "xapp-1"}, "both set"},
+		{"a file that isn't there", socket, map[string]string{botTokenVariable + "_FILE": file + "x", appTokenVariable: "xapp-1"}, botTokenVariable},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := readSecrets(test.conf, func(name string) string { return test.environment[name] })
+			if test.want == "" {
+				if err != nil || !strings.HasPrefix(string(got.BotToken), "xoxb-") {
+					t.Errorf("got %q, %v", string(got.BotToken), err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+			for _, value := range test.environment {
+				if err != nil && strings.HasPrefix(value, "xoxb-") && strings.Contains(err.Error(), value) {
+					t.Errorf("the error shows a secret: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestSecretNeverShowsItself(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	logger.Info("starting", "token", secret("xoxb-hidden"), "all", secrets{BotToken: "xoxb-hidden"})
+	if strings.Contains(log.String(), "hidden") {
+		t.Error(log.String())
+	}
+}

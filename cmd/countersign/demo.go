@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/bot/slacksim"
+)
+
+type demoCommand struct {
+	Listen string `default:"127.0.0.1:8765" placeholder:"ADDRESS" help:"Where the simulated Slack listens; loopback only (default: ${default})."`
+	Logs   bool   `help:"Show the server's log."`
+}
+
+// The simulated workspace.
+const (
+	demoWorkspace = "T0DEMO"
+	demoChannel   = "C0APPROVALS"
+	demoOwner     = "U0OLIVIA"
+)
+
+var demoPeople = []slacksim.User{
+	{ID: "U0ADA", Name: "ada", RealName: "Ada Moreau (on call)"},
+	{ID: "U0GRACE", Name: "grace", RealName: "Grace Okafor (on call)"},
+	{ID: demoOwner, Name: "olivia", RealName: "Olivia Berg (on call, the agent is hers)"},
+	{ID: "U0SAM", Name: "sam", RealName: "Sam Lindqvist (not on call)"},
+}
+
+// Run shows the whole path on this machine: a real server and a real MCP client,
+// with a simulated Slack between them and the person at the browser. Everything
+// is kept in a folder that is removed at the end.
+func (c *demoCommand) Run(ctx context.Context, p *process) error {
+	folder, err := os.MkdirTemp("", "countersign-demo-")
+	if err != nil {
+		return fmt.Errorf("making the demo's folder: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	logger := slog.New(slog.DiscardHandler)
+	if c.Logs {
+		logger = p.logger()
+	}
+
+	slack, err := slacksim.Start(slacksim.Options{Addr: c.Listen, TeamID: demoWorkspace, TeamName: "Demo", Logger: logger})
+	if err != nil {
+		return fmt.Errorf("starting the simulated Slack: %w", err)
+	}
+	defer slack.Close()
+	slack.SetChannel(slacksim.Channel{ID: demoChannel, Name: "agent-approvals", Topic: "What agents may do, and who said so"})
+	for _, person := range demoPeople {
+		slack.SetUser(person)
+	}
+
+	s, err := openServer(ctx, demoConfig(filepath.Join(folder, "data"), slack), demoSecrets(slack), "demo", slack.URL, logger)
+	if err != nil {
+		return err
+	}
+	slack.SetInteractivityURL(s.conf.URL + "/slack/interactions")
+	_, token, err := s.service.CreateToken(ctx, operator(), "crm-agent", approval.Approver{Workspace: demoWorkspace, User: demoOwner})
+	if err != nil {
+		return errors.Join(err, s.close())
+	}
+
+	fmt.Fprintf(p.stdout, "Open %s, choose who you are, and decide.\n", slack.URL)
+	fmt.Fprintf(p.stdout, "Everything is on this machine; Ctrl-C ends it.\n\n")
+
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	var work sync.WaitGroup
+	console := slack.Console("crm-agent, an MCP client")
+	work.Go(func() {
+		agent := demoAgent{
+			endpoint: s.conf.URL + "/mcp",
+			token:    token,
+			say: func(format string, values ...any) {
+				console.Printf(format, values...)
+				fmt.Fprintf(p.stdout, "agent: "+format+"\n", values...)
+			},
+		}
+		if err := agent.run(inner); err != nil && inner.Err() == nil {
+			fmt.Fprintf(p.stderr, "countersign: the demo's agent stopped: %v\n", err)
+		}
+	})
+	err = s.run(ctx)
+	stop()
+	work.Wait()
+	return err
+}
+
+func demoConfig(data string, slack *slacksim.Server) config {
+	conf := defaultConfig()
+	conf.Data = data
+	conf.Listen = "127.0.0.1:0"
+	conf.URL = "" // that of the listener
+	conf.Slack = slackConfig{
+		Workspace:    demoWorkspace,
+		Channel:      demoChannel,
+		Interactions: overHTTP,
+		APIURL:       slack.APIURL(),
+	}
+	conf.Roles = map[string]roleConfig{"oncall": {Users: []string{"U0ADA", "U0GRACE", demoOwner}}}
+	conf.Approval.Requires = []requiredConfig{{Role: "oncall", Count: 1}}
+	return conf
+}
+
+func demoSecrets(slack *slacksim.Server) secrets {
+	options := slack.Options()
+	return secrets{BotToken: secret(options.BotToken), SigningSecret: secret(options.SigningSecret)}
+}
+
+// demoPause is between one request of the demo's agent and the next, so that a
+// person can see how the first one ended.
+const demoPause = 4 * time.Second

@@ -1,0 +1,109 @@
+// Command countersign is where a person says yes before an AI agent does
+// something that matters. "countersign demo" shows it without any account.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// process is what a command may use of the process it runs in.
+type process struct {
+	stdin       io.ReadCloser
+	stdout      io.WriteCloser // data only: on "mcp" it carries the protocol
+	stderr      io.Writer      // logs and messages for people
+	environment func(string) string
+}
+
+func (p *process) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(p.stderr, nil))
+}
+
+type commands struct {
+	Demo     demoCommand     `cmd:"" help:"Try it now: a simulated Slack channel in the browser, and an agent that asks."`
+	Serve    serveCommand    `cmd:"" help:"Run the server: agents ask over HTTP, people decide in Slack."`
+	MCP      mcpCommand      `cmd:"" name:"mcp" help:"Serve one agent on standard input and output, alone or through a running server."`
+	Token    tokenCommand    `cmd:"" help:"Create, list and revoke the tokens of agents."`
+	Manifest manifestCommand `cmd:"" help:"Print the Slack app's manifest, with the fewest scopes that work."`
+	Doctor   doctorCommand   `cmd:"" help:"Check the configuration, Slack, the clock and the database, and say what to do."`
+	Config   configCommand   `cmd:"" help:"Print an example configuration that explains every key."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
+}
+
+// configFlag is the flag that most commands share.
+type configFlag struct {
+	Config string `short:"c" default:"countersign.yaml" placeholder:"FILE" help:"The configuration file (default: ${default})."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code := run(ctx, os.Args[1:], &process{
+		stdin:       os.Stdin,
+		stdout:      os.Stdout,
+		stderr:      os.Stderr,
+		environment: os.Getenv,
+	})
+	stop()
+	os.Exit(code)
+}
+
+// exit ends parsing after kong has printed help.
+type exit int
+
+// run carries out one command line and returns the exit code: 0, 1 if the
+// command failed, 2 if it wasn't understood.
+func run(ctx context.Context, arguments []string, p *process) (code int) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case exit:
+			code = int(r)
+		default:
+			panic(r)
+		}
+	}()
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("countersign"),
+		kong.Description("The place where a person says yes before an AI agent does something that matters."),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: false}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(p),
+	)
+	if err != nil {
+		return p.fail(err)
+	}
+	if len(arguments) == 0 {
+		arguments = []string{"--help"}
+	}
+	command, err := parser.Parse(arguments)
+	if err != nil {
+		var wrong *kong.ParseError
+		if errors.As(err, &wrong) {
+			fmt.Fprintf(p.stderr, "countersign: %v\nSee \"countersign --help\".\n", err)
+			return 2
+		}
+		return p.fail(err)
+	}
+	if err := command.Run(); err != nil {
+		return p.fail(err)
+	}
+	return 0
+}
+
+func (p *process) fail(err error) int {
+	fmt.Fprintf(p.stderr, "countersign: %s\n", strings.TrimRight(err.Error(), "\n"))
+	return 1
+}

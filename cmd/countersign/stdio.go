@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/mcp"
+	"github.com/countersign/countersign/policy"
+)
+
+type mcpCommand struct {
+	configFlag
+	Agent  string `placeholder:"NAME" default:"local-agent" help:"The agent's name, which people see on the card (default: ${default}). With --server, the token says who it is."`
+	Owner  string `placeholder:"USER" help:"The Slack user id of the person the agent acts for."`
+	Server string `placeholder:"URL" help:"Go through the server at this address, with the agent's token from COUNTERSIGN_TOKEN or COUNTERSIGN_TOKEN_FILE. Without it, this process is the server."`
+}
+
+func (c *mcpCommand) Run(ctx context.Context, p *process) error {
+	if c.Server != "" {
+		return c.bridge(ctx, p)
+	}
+	return c.standalone(ctx, p)
+}
+
+// bridge serves the host on standard input and output through a running server,
+// which knows the agent by its token.
+func (c *mcpCommand) bridge(ctx context.Context, p *process) error {
+	token, err := readSecret(agentTokenVariable, p.environment)
+	if err != nil {
+		return err
+	}
+	if token == "" {
+		return fmt.Errorf("%s (or %s_FILE) is not set: \"countersign token create\", on the server, makes a token", agentTokenVariable, agentTokenVariable)
+	}
+	endpoint := strings.TrimSuffix(strings.TrimRight(c.Server, "/"), "/mcp") + "/mcp"
+	logger := p.logger()
+	flow, err := mcp.Dial(ctx, endpoint, string(token), mcp.RemoteOptions{Version: version(), Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer flow.Close()
+	return mcp.ServeStdio(ctx, flow, approval.Agent{}, p.stdin, p.stdout, mcp.Options{Version: version(), Logger: logger})
+}
+
+// standalone is a whole server for one agent, on its own data folder.
+func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
+	conf, err := readConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	keys, err := readSecrets(conf, p.environment)
+	if err != nil {
+		return err
+	}
+	agent := approval.Agent{Name: c.Agent}
+	if !approval.ValidAgentName(c.Agent) {
+		return fmt.Errorf("--agent: %q is not a name: letters, digits, dots, dashes and underscores are accepted", c.Agent)
+	}
+	if c.Owner != "" {
+		if !policy.IsUserID(c.Owner) {
+			return fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
+		}
+		agent.Owner = approval.Approver{Workspace: conf.Slack.Workspace, User: c.Owner}
+	}
+	s, err := openServer(ctx, conf, keys, "mcp", conf.channelURL(), p.logger())
+	var held *db.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("%w\nOne process serves a data folder. To have several agents, run \"countersign serve\" once, and \"countersign mcp --server %s\" for each agent with a token of its own", err, conf.URL)
+	}
+	if err != nil {
+		return err
+	}
+	// The server ends with the host, and the host's connection with the server.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- mcp.ServeStdio(ctx, s.flow, agent, p.stdin, p.stdout, s.toolOptions())
+	}()
+	return errors.Join(s.run(ctx), <-served)
+}

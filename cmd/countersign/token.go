@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/user"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/policy"
+)
+
+type tokenCommand struct {
+	Create tokenCreateCommand `cmd:"" help:"Make a token for an agent and print it, once."`
+	List   tokenListCommand   `cmd:"" help:"List the tokens, without their secrets."`
+	Revoke tokenRevokeCommand `cmd:"" help:"End a token: calls with it are refused from then on."`
+}
+
+type tokenCreateCommand struct {
+	configFlag
+	Agent string `arg:"" help:"The agent's name, which people see on the card."`
+	Owner string `placeholder:"USER" help:"The Slack user id of the person the agent acts for, who then can't approve its requests unless the configuration says so."`
+}
+
+func (c *tokenCreateCommand) Run(ctx context.Context, p *process) error {
+	return withTokens(ctx, c.Config, func(service *approval.Service, conf config) error {
+		var owner approval.Approver
+		if c.Owner != "" {
+			if !policy.IsUserID(c.Owner) {
+				return fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
+			}
+			owner = approval.Approver{Workspace: conf.Slack.Workspace, User: c.Owner}
+		}
+		token, value, err := service.CreateToken(ctx, operator(), c.Agent, owner)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(p.stdout, value)
+		fmt.Fprintf(p.stderr, "This is the token of %s (%s). It can't be shown again.\n", token.Agent, token.ID)
+		return nil
+	})
+}
+
+type tokenListCommand struct{ configFlag }
+
+func (c *tokenListCommand) Run(ctx context.Context, p *process) error {
+	return withTokens(ctx, c.Config, func(service *approval.Service, _ config) error {
+		tokens, err := service.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "ID\tAGENT\tACTS FOR\tCREATED\tREVOKED")
+		for _, t := range tokens {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.ID, t.Agent, orDash(t.Owner.User), when(t.CreatedAt), when(t.RevokedAt))
+		}
+		return table.Flush()
+	})
+}
+
+type tokenRevokeCommand struct {
+	configFlag
+	ID string `arg:"" help:"The token's id, from \"token list\"."`
+}
+
+func (c *tokenRevokeCommand) Run(ctx context.Context, p *process) error {
+	return withTokens(ctx, c.Config, func(service *approval.Service, _ config) error {
+		if err := service.RevokeToken(ctx, operator(), c.ID); err != nil {
+			return fmt.Errorf("revoking %s: %w", c.ID, err)
+		}
+		fmt.Fprintf(p.stderr, "Revoked %s.\n", c.ID)
+		return nil
+	})
+}
+
+// withTokens runs use over the configured database. It works beside a running
+// server, which sees the change at once.
+func withTokens(ctx context.Context, path string, use func(*approval.Service, config) error) error {
+	conf, err := readConfig(path)
+	if err != nil {
+		return err
+	}
+	store, err := db.Open(ctx, conf.Data, db.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	service, err := approval.New(store, nil, approval.Options{Policy: conf.policy()})
+	if err != nil {
+		return err
+	}
+	return use(service, conf)
+}
+
+// operator is the person at the command line.
+func operator() approval.Operator {
+	who, err := user.Current()
+	if err != nil {
+		return approval.Operator{Name: "unknown"}
+	}
+	return approval.Operator{Name: who.Username}
+}
+
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+func orDash(text string) string {
+	if strings.TrimSpace(text) == "" {
+		return "-"
+	}
+	return text
+}
