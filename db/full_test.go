@@ -151,11 +151,11 @@ func fillDisk(folder string) error {
 		}
 		return err
 	}
-	for err == nil {
+	for len(stored) < 1000 && err == nil {
 		err = insert()
 	}
 	if !errors.Is(err, db.ErrFull) || !errors.Is(err, approval.ErrUnavailable) {
-		return fmt.Errorf("the disk was full and the error is: %w", err)
+		return fmt.Errorf("the disk must be full and the error is: %w", err)
 	}
 	for range 20 {
 		if err := insert(); !errors.Is(err, db.ErrFull) {

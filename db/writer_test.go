@@ -141,6 +141,36 @@ func TestContextThatEndsWhileWaiting(t *testing.T) {
 	}
 }
 
+// unnoticed is a context that ends without anybody being told.
+type unnoticed struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (u *unnoticed) Done() <-chan struct{} { return nil }
+
+func (u *unnoticed) Err() error {
+	if u.ended.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func TestContextThatEndedBeforeTheChange(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	release := hold(t, d)
+	ctx := &unnoticed{Context: t.Context()}
+	done := make(chan error)
+	go func() { done <- d.Insert(ctx, request(1, 10), nil) }()
+	untilWaiting(t, d, 1)
+	ctx.ended.Store(true)
+	release()
+	if err := <-done; !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, approval.ErrUnavailable) {
+		t.Errorf("got %v, want the context's error and ErrUnavailable", err)
+	}
+}
+
 func TestContextThatEndsDuringTheChange(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)

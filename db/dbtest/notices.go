@@ -128,10 +128,15 @@ func noticesDue(t *testing.T, open func(testing.TB) Store) {
 	settle(t, store, notice, delivered(got), now)
 	nothingDue(t, store, channel, now)
 
-	// A change makes it due again, behind what waits longer.
+	// A change makes it due again, behind what waits longer, which keeps its
+	// place when it changes too.
 	third := propose(t, service)
 	now = now.Add(time.Second)
 	if _, err := service.Claim(t.Context(), agent, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Second)
+	if _, err := service.Decide(t.Context(), person("U0BEN"), ballot(third, approval.Reject)); err != nil {
 		t.Fatal(err)
 	}
 	if n, _ := lease(t, store, channel, now); n.Request != third.ID {
@@ -262,9 +267,14 @@ func crashedNotices(t *testing.T, open func(testing.TB) Store) {
 	if n, _ = lease(t, store, channel, now); !n.Uncertain {
 		t.Error("not uncertain after a settlement that was")
 	}
-	settle(t, store, n, delivered(r), now)
-	// The settlement of a lease that was settled doesn't count again.
-	settle(t, store, n, approval.Settlement{}, now)
+	// A worker that settled has no lease any more, even if another one's ends at
+	// the same time.
+	settle(t, store, n, approval.Settlement{Failure: "again"}, now)
+	again, _ := lease(t, store, channel, now)
+	settle(t, store, n, approval.Settlement{Failure: "late"}, now)
+	nothingDue(t, store, channel, now)
+	settle(t, store, again, delivered(r), now)
+	settle(t, store, again, approval.Settlement{}, now)
 	nothingDue(t, store, channel, now)
 
 	// An update of something that arrived is only repeated: nothing to look for.
@@ -272,6 +282,9 @@ func crashedNotices(t *testing.T, open func(testing.TB) Store) {
 		t.Fatal(err)
 	}
 	n, _ = lease(t, store, channel, now)
+	// Nor does the first lost worker count, though this is a first attempt too.
+	settle(t, store, lost, delivered(r), now)
+	nothingDue(t, store, channel, now)
 	now = n.LeasedUntil
 	if n, _ = lease(t, store, channel, now); n.Uncertain || n.Attempts != 2 {
 		t.Errorf("got uncertain %v, attempt %d for an update after a crash", n.Uncertain, n.Attempts)
