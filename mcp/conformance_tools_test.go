@@ -152,7 +152,7 @@ func addSessionTools(to *sdk.Server) {
 		"titledSingle": {"type": "string", "oneOf": [{"const": "value1", "title": "One"}, {"const": "value2", "title": "Two"}, {"const": "value3", "title": "Three"}]},
 		"legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
 		"untitledMulti": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
-		"titledMulti": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "anyOf": [{"const": "value1", "title": "One"}, {"const": "value2", "title": "Two"}, {"const": "value3", "title": "Three"}]}}
+		"titledMulti": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"anyOf": [{"const": "value1", "title": "One"}, {"const": "value2", "title": "Two"}, {"const": "value3", "title": "Three"}]}}
 	}}`)
 	addTestTool(to, "test_reconnection", anyObject, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		r.Extra.CloseSSEStream(sdk.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
@@ -173,7 +173,7 @@ func addSessionTools(to *sdk.Server) {
 		return says("changed"), nil
 	})
 	addTestTool(to, "test_trigger_prompt_change", anyObject, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		to.AddPrompt(&sdk.Prompt{Name: "test_changed"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		to.AddPrompt(&sdk.Prompt{Name: "test_changed", Description: "For the conformance suite."}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 			return new(sdk.GetPromptResult), nil
 		})
 		return says("changed"), nil
@@ -329,7 +329,7 @@ func addPrompts(to *sdk.Server) {
 	prompt("test_prompt_with_image", nil, func(map[string]string) []*sdk.PromptMessage {
 		return []*sdk.PromptMessage{message(&sdk.ImageContent{Data: onePixel, MIMEType: "image/png"}), message(&sdk.TextContent{Text: "Look"})}
 	})
-	to.AddPrompt(&sdk.Prompt{Name: "test_input_required_result_prompt"}, func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+	to.AddPrompt(&sdk.Prompt{Name: "test_input_required_result_prompt", Description: "For the conformance suite."}, func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 		if content := accepted(r.Params.InputResponses, "user_context"); content != nil {
 			return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{message(&sdk.TextContent{Text: fmt.Sprint(content["context"])})}}, nil
 		}
