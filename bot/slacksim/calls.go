@@ -16,5 +16,24 @@ type Call struct {
 	TS        string // of the message that was posted or updated
 }
 
-// Calls returns the calls of one method, oldest first; of all methods when method is empty.
-func (w *Workspace) Calls(method string) []Call { return nil }
+// Calls returns the calls of one method, oldest first; of all methods when method is empty. A call is in it once it has been
+// answered or dropped.
+func (w *Workspace) Calls(method string) []Call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []Call
+	for _, call := range w.calls {
+		if method == "" || call.Method == method {
+			found = append(found, call)
+		}
+	}
+	return found
+}
+
+func (w *Workspace) record(call Call) {
+	w.mu.Lock()
+	w.calls = append(w.calls, call)
+	w.ring()
+	w.mu.Unlock()
+	w.log.Debug("slack call", "method", call.Method, "status", call.Status, "err", call.Error)
+}

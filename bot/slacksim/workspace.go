@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -43,14 +42,31 @@ type Options struct {
 // Workspace is the simulated Slack workspace. All methods are safe for concurrent use.
 type Workspace struct {
 	options Options
-	scopes  []string
 	now     func() time.Time
 	log     *slog.Logger
 
-	mu      sync.Mutex
-	changed chan struct{}
-	url     string
-	target  string
+	mu       sync.Mutex // guards all below
+	changed  chan struct{}
+	url      string // where this workspace is reached
+	target   string // the app's Request URL
+	serial   int    // the last number given to an id
+	lastTS   int64  // the last message timestamp, in microseconds
+	users    []User
+	groups   []Group
+	channels []Channel
+	messages []*Message // normal and ephemeral, oldest first
+	views    map[string]*view
+	stacks   map[string][]string // person to the ids of their open views, bottom first
+	triggers map[string]*trigger
+	replies  map[string]*responseURL
+	calls    []Call
+	faults   map[string][]*armedFault
+	buckets  map[string]*bucket
+	sockets  []*socket
+	tickets  map[string]bool // of Socket Mode addresses that were handed out
+	next     int             // which socket gets the next envelope
+	waiting  map[chan struct{}]bool
+	consoles []*Console
 }
 
 // New makes an empty workspace: its bot user exists, nobody else, and no channels.
@@ -71,12 +87,24 @@ func New(options Options) *Workspace {
 	defaultTo(&options.SigningSecret, "demo-signing-secret")
 	defaultTo(&options.Addr, "127.0.0.1:0")
 	w := &Workspace{
-		options: options,
-		now:     options.Now,
-		log:     options.Logger,
-		changed: make(chan struct{}),
-		target:  options.InteractivityURL,
+		options:  options,
+		now:      options.Now,
+		log:      options.Logger,
+		changed:  make(chan struct{}),
+		target:   options.InteractivityURL,
+		views:    map[string]*view{},
+		stacks:   map[string][]string{},
+		triggers: map[string]*trigger{},
+		replies:  map[string]*responseURL{},
+		faults:   map[string][]*armedFault{},
+		buckets:  map[string]*bucket{},
+		tickets:  map[string]bool{},
+		waiting:  map[chan struct{}]bool{},
 	}
+	if options.Scopes == nil {
+		w.options.Scopes = allScopes()
+	}
+	w.users = []User{{ID: options.BotUserID, Name: options.BotName, RealName: options.BotName, Bot: true}}
 	if w.now == nil {
 		w.now = time.Now
 	}
@@ -140,7 +168,14 @@ func (w *Workspace) ring() {
 	w.changed = make(chan struct{})
 }
 
-// Handler serves the Web API, Socket Mode, response URLs and the page. It refuses requests whose Host isn't a loopback name.
-func (w *Workspace) Handler() http.Handler {
-	panic("API sketch")
+// id returns a new id: a prefix that says of what, and a number. The caller holds mu.
+func (w *Workspace) id(prefix string) string {
+	w.serial++
+	return fmt.Sprintf("%s%06d", prefix, w.serial)
+}
+
+// timestamp returns the id of a message posted now. It is unique and increases, whatever the clock does. The caller holds mu.
+func (w *Workspace) timestamp() string {
+	w.lastTS = max(w.lastTS+1, w.now().UnixMicro())
+	return fmt.Sprintf("%d.%06d", w.lastTS/1e6, w.lastTS%1e6)
 }

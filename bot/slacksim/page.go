@@ -1,0 +1,5 @@
+package slacksim
+
+import "net/http"
+
+func (w *Workspace) servePage(mux *http.ServeMux) { _ = mux }
