@@ -105,7 +105,12 @@ func (a demoAgent) ask(ctx context.Context, session *sdk.ClientSession, request 
 
 // call reads a tool's result from its first text, which is the exact JSON.
 func call(ctx context.Context, session *sdk.ClientSession, tool string, arguments, result any) error {
-	answer, err := session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments})
+	return callWith(ctx, session, &sdk.CallToolParams{Name: tool, Arguments: arguments}, result)
+}
+
+func callWith(ctx context.Context, session *sdk.ClientSession, params *sdk.CallToolParams, result any) error {
+	tool := params.Name
+	answer, err := session.CallTool(ctx, params)
 	if err != nil {
 		return fmt.Errorf("calling %s: %w", tool, err)
 	}
