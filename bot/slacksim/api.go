@@ -19,29 +19,30 @@ const maxAPIBody = 2 << 20
 
 // method is how one Web API method is called.
 type method struct {
-	scope  string // what the token needs; "" for none, or when it depends on the conversation
-	limit  limit
-	app    bool // takes the app-level token
-	handle func(*Workspace, url.Values) answer
+	scope   string // what the token needs; "" for none, or when it depends on the conversation
+	limit   limit
+	app     bool // takes the app-level token
+	changes bool // changes something
+	handle  func(*Workspace, url.Values) answer
 }
 
 // methods are what the simulator answers. Handlers run with mu held.
 func methods() map[string]method {
 	return map[string]method{
-		"apps.connections.open": {scope: "connections:write", limit: tier3, app: true, handle: (*Workspace).connectionsOpen},
+		"apps.connections.open": {scope: "connections:write", limit: tier3, app: true, changes: true, handle: (*Workspace).connectionsOpen},
 		"auth.test":             {limit: special, handle: (*Workspace).authTest},
 		"chat.getPermalink":     {limit: special, handle: (*Workspace).chatGetPermalink},
-		"chat.postEphemeral":    {scope: "chat:write", limit: tier4, handle: (*Workspace).chatPostEphemeral},
-		"chat.postMessage":      {scope: "chat:write", limit: perChannel, handle: (*Workspace).chatPostMessage},
-		"chat.update":           {scope: "chat:write", limit: tier3, handle: (*Workspace).chatUpdate},
+		"chat.postEphemeral":    {scope: "chat:write", limit: tier4, changes: true, handle: (*Workspace).chatPostEphemeral},
+		"chat.postMessage":      {scope: "chat:write", limit: perChannel, changes: true, handle: (*Workspace).chatPostMessage},
+		"chat.update":           {scope: "chat:write", limit: tier3, changes: true, handle: (*Workspace).chatUpdate},
 		"conversations.history": {limit: tier3, handle: (*Workspace).conversationsHistory},
 		"conversations.info":    {limit: tier3, handle: (*Workspace).conversationsInfo},
 		"usergroups.list":       {scope: "usergroups:read", limit: tier2, handle: (*Workspace).usergroupsList},
 		"usergroups.users.list": {scope: "usergroups:read", limit: tier2, handle: (*Workspace).usergroupsUsersList},
 		"users.info":            {scope: "users:read", limit: tier4, handle: (*Workspace).usersInfo},
-		"views.open":            {limit: tier4, handle: (*Workspace).viewsOpen},
-		"views.push":            {limit: tier4, handle: (*Workspace).viewsPush},
-		"views.update":          {limit: tier4, handle: (*Workspace).viewsUpdate},
+		"views.open":            {limit: tier4, changes: true, handle: (*Workspace).viewsOpen},
+		"views.push":            {limit: tier4, changes: true, handle: (*Workspace).viewsPush},
+		"views.update":          {limit: tier4, changes: true, handle: (*Workspace).viewsUpdate},
 	}
 }
 
@@ -109,29 +110,16 @@ func (a answer) write(rw http.ResponseWriter) {
 	}
 }
 
-// serveAPI answers one Web API call.
+// serveAPI answers one Web API call. Slack takes GET for most methods; here a change needs POST, because a GET can come from
+// any page in the person's browser.
 func (w *Workspace) serveAPI(rw http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("method")
-	arguments, token, err := readArguments(rw, r)
-	call := Call{Method: name, At: w.now(), Arguments: arguments}
-	defer func() { w.record(call) }()
-
-	fault := w.strike(name)
-	if !fault.wait(r) || fault.Drop == DropUnhandled {
-		panic(http.ErrAbortHandler)
-	}
-	a, faulty := fault.answer()
-	if !faulty {
-		if a = failure("invalid_form_data"); err == nil {
-			a = w.call(rw.Header(), name, token, arguments)
+	w.serveCall(rw, r, name, func(arguments url.Values, token string) answer {
+		if r.Method != http.MethodPost && (r.Method != http.MethodGet || methods()[name].changes) {
+			return failure("invalid_request_method")
 		}
-	}
-	call.Error, call.TS = a.code, a.ts
-	if fault.Drop == DropDelivered {
-		panic(http.ErrAbortHandler)
-	}
-	call.Status = a.status
-	a.write(rw)
+		return w.call(rw.Header(), name, token, arguments)
+	})
 }
 
 // call checks who calls and whether they may, and handles the call.

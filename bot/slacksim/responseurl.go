@@ -31,25 +31,9 @@ func (w *Workspace) newResponseURL(userID string, m *Message) string {
 
 // serveResponse takes what the app posts to a response URL.
 func (w *Workspace) serveResponse(rw http.ResponseWriter, r *http.Request) {
-	arguments, _, err := readArguments(rw, r)
-	call := Call{Method: "response_url", At: w.now(), Arguments: arguments}
-	defer func() { w.record(call) }()
-	fault := w.strike(call.Method)
-	if !fault.wait(r) || fault.Drop == DropUnhandled {
-		panic(http.ErrAbortHandler)
-	}
-	a, faulty := fault.answer()
-	if !faulty {
-		if a = failure("invalid_payload"); err == nil {
-			a = w.useResponse(r.PathValue("id"), arguments)
-		}
-	}
-	call.Error, call.TS = a.code, a.ts
-	if fault.Drop == DropDelivered {
-		panic(http.ErrAbortHandler)
-	}
-	call.Status = a.status
-	a.write(rw)
+	w.serveCall(rw, r, "response_url", func(arguments url.Values, _ string) answer {
+		return w.useResponse(r.PathValue("id"), arguments)
+	})
 }
 
 func (w *Workspace) useResponse(id string, arguments url.Values) answer {

@@ -83,13 +83,15 @@ func loopbackHost(host string) bool {
 }
 
 // Handler serves the Web API, Socket Mode, response URLs and the page. It refuses requests whose Host isn't a loopback name, so
-// that a page of another site can't reach it through a name of its own that resolves to loopback.
+// that a page of another site can't reach it through a name of its own that resolves to loopback, and changes that a browser
+// asks for on behalf of another site.
 func (w *Workspace) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/{method}", w.serveAPI)
 	mux.HandleFunc("GET /socket", w.serveSocket)
 	mux.HandleFunc("POST /response/{id}", w.serveResponse)
 	w.servePage(mux)
+	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
@@ -99,6 +101,6 @@ func (w *Workspace) Handler() http.Handler {
 			http.Error(rw, "This simulator is for this machine only.", http.StatusMisdirectedRequest)
 			return
 		}
-		mux.ServeHTTP(rw, r)
+		sameOrigin.ServeHTTP(rw, r)
 	})
 }

@@ -59,7 +59,7 @@ type Workspace struct {
 	stacks   map[string][]string // person to the ids of their open views, bottom first
 	triggers map[string]*trigger
 	replies  map[string]*responseURL
-	calls    []Call
+	calls    []*Call
 	faults   map[string][]*armedFault
 	buckets  map[string]*bucket
 	sockets  []*socket
@@ -147,8 +147,14 @@ func (w *Workspace) Changed() <-chan struct{} {
 	return w.changed
 }
 
-// Wait returns nil once condition is true, checking it now and after each change. When ctx ends first, it returns ctx's error.
+// waitTick is how often Wait looks without being told of a change.
+const waitTick = 20 * time.Millisecond
+
+// Wait returns nil once condition is true, checking it now, after each change of the workspace, and every few milliseconds for
+// what the workspace can't see, such as the app's own state. When ctx ends first, it returns ctx's error.
 func (w *Workspace) Wait(ctx context.Context, condition func() bool) error {
+	ticker := time.NewTicker(waitTick)
+	defer ticker.Stop()
 	for {
 		changed := w.Changed()
 		if condition() {
@@ -156,6 +162,7 @@ func (w *Workspace) Wait(ctx context.Context, condition func() bool) error {
 		}
 		select {
 		case <-changed:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the workspace: %w", context.Cause(ctx))
 		}
