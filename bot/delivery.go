@@ -48,8 +48,9 @@ var defaultPace = pace{
 }
 
 const (
-	// leaseTime is how long a delivery may take with everything around it.
-	leaseTime = time.Minute
+	// leaseTime is how long a delivery may take with everything around it. It
+	// is also how long a card may be late after a crash in the middle of one.
+	leaseTime = 15 * time.Second
 	// shutdownGrace is how long a delivery in flight may go on when the bot
 	// stops. What it doesn't finish is looked for at the next start.
 	shutdownGrace = 2 * time.Second
