@@ -179,7 +179,11 @@ func (w *world) card(t *testing.T, condition func(slacksim.Message) bool) slacks
 		return false
 	})
 	if err != nil {
-		t.Fatalf("no such card: %v; the channel has %v", err, w.slack.Messages(demoChannel))
+		var texts []string
+		for _, message := range w.slack.Messages(demoChannel) {
+			texts = append(texts, message.Text)
+		}
+		t.Fatalf("no such card: %v; the channel has %q", err, texts)
 	}
 	return found
 }

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/countersign/countersign/bot/slacksim"
+)
+
+// program is the product as its users run it: a process of its own with a
+// configuration file, over Socket Mode to a simulated Slack.
+type program struct {
+	slack  *slacksim.Server
+	folder string
+	port   string
+}
+
+func newProgram(t *testing.T) *program {
+	t.Helper()
+	slack, err := slacksim.Start(slacksim.Options{TeamID: demoWorkspace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = slack.Close() })
+	slack.SetChannel(slacksim.Channel{ID: demoChannel, Name: "agent-approvals"})
+	for _, person := range demoPeople {
+		slack.SetUser(person)
+	}
+	p := &program{slack: slack, folder: t.TempDir(), port: freePort(t)}
+	text := fmt.Sprintf(`
+listen: 127.0.0.1:%s
+url: http://127.0.0.1:%s
+slack: {workspace: %s, channel: %s, api_url: "%s"}
+roles: {oncall: {users: [U0ADA, U0GRACE, %s]}}
+approval: {requires: [{role: oncall, count: 1}]}
+`, p.port, p.port, demoWorkspace, demoChannel, slack.APIURL(), demoOwner)
+	if err := os.WriteFile(filepath.Join(p.folder, "countersign.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	s, err := slacksim.Start(slacksim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return s.URL[strings.LastIndex(s.URL, ":")+1:]
+}
+
+// command is a run of the program in its folder.
+func (p *program) command(t *testing.T, environment []string, arguments ...string) *exec.Cmd {
+	t.Helper()
+	options := p.slack.Options()
+	command := exec.CommandContext(t.Context(), "countersign", arguments...)
+	command.Dir = p.folder
+	command.Env = append(os.Environ(),
+		botTokenVariable+"="+options.BotToken,
+		appTokenVariable+"="+options.AppToken)
+	command.Env = append(command.Env, environment...)
+	return command
+}
+
+// output runs the program to its end.
+func (p *program) output(t *testing.T, arguments ...string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	command := p.command(t, nil, arguments...)
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("countersign %v: %v\n%s", arguments, err, &stderr)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// serve starts the server and returns once it is connected to Slack.
+func (p *program) serve(t *testing.T) *exec.Cmd {
+	t.Helper()
+	command := p.command(t, nil, "serve")
+	log, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
+	serving := make(chan struct{})
+	go func() {
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			var line struct{ Msg string }
+			if json.Unmarshal(lines.Bytes(), &line) != nil {
+				t.Errorf("a line of the log is not JSON: %s", lines.Text())
+			}
+			if line.Msg == "serving" {
+				close(serving)
+			}
+			if strings.Contains(lines.Text(), "xoxb-") || strings.Contains(lines.Text(), "xapp-") || strings.Contains(lines.Text(), "last_seen_before") {
+				t.Errorf("the log has a secret or a payload: %s", lines.Text())
+			}
+		}
+	}()
+	select {
+	case <-serving:
+	case <-time.After(patience):
+		t.Fatal("the server didn't start")
+	}
+	p.connected(t)
+	return command
+}
+
+// connected waits until a Socket Mode client is there to take clicks.
+func (p *program) connected(t *testing.T) {
+	t.Helper()
+	if err := p.slack.Wait(t.Context(), func() bool { return p.slack.Sockets() > 0 }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world makes the helpers for the wire usable on a program.
+func (p *program) world() *world {
+	return &world{slack: p.slack, conf: config{URL: "http://127.0.0.1:" + p.port}}
+}
+
+func stdio(t *testing.T, command *exec.Cmd) *sdk.ClientSession {
+	t.Helper()
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &sdk.CommandTransport{Command: command}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// roundTrip asks, has Ada approve and applies.
+func roundTrip(t *testing.T, w *world, session *sdk.ClientSession) {
+	t.Helper()
+	id := ask(t, session, demoRequests[0])
+	posted := w.card(t, mentions("Approval needed"))
+	if reply := w.click(t, "U0ADA", posted.TS, "approve"); !reply.OK() {
+		t.Fatalf("the click: %+v", reply)
+	}
+	if got := status(t, session, "await_approval", id); got != "approved" {
+		t.Fatalf("await_approval says %s", got)
+	}
+	payload, err := apply(t, session, id)
+	if err != nil || !json.Valid(payload) || !strings.Contains(string(payload), `"expected_count":214`) {
+		t.Errorf("applied %s (%v)", payload, err)
+	}
+	w.card(t, mentions("Applied"))
+}
+
+// One agent on stdio, with its own store and its own connection to Slack; a
+// second process on the same folder is told who has it and what to do.
+func TestStandalone(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	session := stdio(t, p.command(t, nil, "mcp", "--agent", "my-agent", "--owner", demoOwner))
+	p.connected(t)
+	var stderr bytes.Buffer
+	second := p.command(t, nil, "mcp")
+	second.Stderr = &stderr
+	if err := second.Run(); err == nil {
+		t.Error("a second process took the same folder")
+	}
+	for _, want := range []string{"is in use by process", "(mcp)", "countersign serve", "--server http://127.0.0.1:" + p.port} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q doesn't say %q", stderr.String(), want)
+		}
+	}
+	w := p.world()
+	id := ask(t, session, demoRequests[0])
+	posted := w.card(t, mentions("Approval needed"))
+	if !strings.Contains(string(posted.Blocks), "my-agent") {
+		t.Error("the card doesn't name the agent")
+	}
+	w.click(t, demoOwner, posted.TS, "approve")
+	if got := status(t, session, "check_status", id); got != "pending" {
+		t.Errorf("after the owner's click: %s", got)
+	}
+	w.click(t, "U0ADA", posted.TS, "approve")
+	if got := status(t, session, "await_approval", id); got != "approved" {
+		t.Errorf("after Ada's click: %s", got)
+	}
+}
+
+// An agent on stdio through a running server: the token says who it is.
+func TestBridge(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	p.serve(t)
+	token := p.output(t, "token", "create", "crm-agent", "--owner", demoOwner)
+	roundTrip(t, p.world(), stdio(t, p.command(t, []string{agentTokenVariable + "=" + token}, "mcp", "--server", "http://127.0.0.1:"+p.port)))
+}
+
+func TestBridgeSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	p.serve(t)
+	server := "http://127.0.0.1:" + p.port
+	for name, test := range map[string]struct {
+		environment []string
+		server      string
+		want        string
+	}{
+		"no token":      {nil, server, "COUNTERSIGN_TOKEN (or COUNTERSIGN_TOKEN_FILE) is not set"},
+		"a wrong token": {[]string{agentTokenVariable + "=countersign_wrong"}, server, "token create"},
+	} {
+		var stderr bytes.Buffer
+		command := p.command(t, test.environment, "mcp", "--server", test.server)
+		command.Stderr = &stderr
+		if err := command.Run(); err == nil || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%s: %v, %s", name, err, &stderr)
+		}
+		if strings.Contains(stderr.String(), "countersign_wrong") {
+			t.Errorf("%s: the error shows the token", name)
+		}
+	}
+}
+
+// SIGTERM: waiting calls end with pending, the process ends well, and what was
+// asked is there after a restart. The limit of ten seconds is the product's.
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	running := p.serve(t)
+	w := p.world()
+	token := p.output(t, "token", "create", "crm-agent")
+	id := ask(t, w.agent(t, token), demoRequests[0])
+	answer := w.waiting(t, token, id)
+	if err := running.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answer; got != "pending" {
+		t.Errorf("the waiting call ended with %s", got)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- running.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the process ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the process is there ten seconds after SIGTERM")
+	}
+	p.serve(t)
+	if got := status(t, w.agent(t, token), "check_status", id); got != "pending" {
+		t.Errorf("after the restart: %s", got)
+	}
+}
+
+// A process that is killed loses nothing that it acknowledged: not the request,
+// not the click, and not that the approval was used.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	w := p.world()
+	running := p.serve(t)
+	kill := func() {
+		t.Helper()
+		_ = running.Process.Kill()
+		_ = running.Wait()
+		running = p.serve(t)
+	}
+	token := p.output(t, "token", "create", "crm-agent")
+	id := ask(t, w.agent(t, token), demoRequests[0])
+	posted := w.card(t, mentions("Approval needed"))
+	kill()
+	if reply := w.click(t, "U0ADA", posted.TS, "approve"); !reply.OK() {
+		t.Fatalf("the click: %+v", reply)
+	}
+	kill()
+	session := w.agent(t, token)
+	if got := status(t, session, "await_approval", id); got != "approved" {
+		t.Fatalf("after the kill: %s", got)
+	}
+	if _, err := apply(t, session, id); err != nil {
+		t.Fatal(err)
+	}
+	kill()
+	if _, err := apply(t, w.agent(t, token), id); err == nil {
+		t.Error("applied twice over a kill")
+	}
+	w.card(t, mentions("Applied"))
+	if messages := w.slack.Messages(demoChannel); len(messages) != 1 {
+		t.Errorf("%d cards for one request", len(messages))
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	p.serve(t)
+	for _, path := range []string{"/healthz", "/readyz", "/review?elicitationId=req_0"} {
+		// The server may still be introducing itself to Slack.
+		for began := time.Now(); ; {
+			response, err := http.Get("http://127.0.0.1:" + p.port + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				break
+			}
+			if response.StatusCode != http.StatusServiceUnavailable || time.Since(began) > patience {
+				t.Fatalf("%s: %s", path, response.Status)
+			}
+		}
+	}
+}
+
+// The doctor finds everything well where it is, and says what to do where not.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	well := p.output(t, "doctor")
+	if strings.Contains(well, "FAIL") || !strings.Contains(well, "ok") {
+		t.Errorf("the doctor says\n%s", well)
+	}
+	t.Log("\n" + well)
+	p.slack.SetChannel(slacksim.Channel{ID: demoChannel, Name: "agent-approvals", WithoutBot: true})
+	p.slack.SetUser(slacksim.User{ID: "U0GRACE", Name: "grace", Deleted: true})
+	ill, err := p.command(t, nil, "doctor").Output()
+	if err == nil || !strings.Contains(string(ill), "/invite") || !strings.Contains(string(ill), "U0GRACE") {
+		t.Errorf("%v, and the doctor says\n%s", err, ill)
+	}
+	t.Log("\n" + string(ill))
+}
