@@ -136,15 +136,11 @@ func appendTokens(folder string) error {
 
 const appended = 60
 
-// lockAndWait locks the folder, says so, and holds it until it is told to stop.
+// lockAndWait locks the folder, says so, and holds it until it is killed.
 func lockAndWait(folder string) error {
-	lock, err := db.LockFolder(folder, "serve")
-	if err != nil {
+	if _, err := db.LockFolder(folder, "serve"); err != nil {
 		return err
 	}
 	fmt.Println("locked")
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
-		return err
-	}
-	return lock.Unlock()
+	select {}
 }

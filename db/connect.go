@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -42,6 +43,23 @@ func source(path string, readOnly bool) string {
 	}
 	location := url.URL{Scheme: "file", Path: path, RawQuery: settings.Encode()}
 	return location.String()
+}
+
+// connect makes the first connection, which makes a new file one with a WAL.
+// SQLite waits for no lock there, so it is tried for as long as a change waits.
+func connect(ctx context.Context, on *sql.DB) error {
+	end := time.Now().Add(busyTimeout)
+	for {
+		err := on.PingContext(ctx)
+		if err == nil || !errors.Is(explain(ctx, err), ErrLocked) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // checkDurable reads back the settings that an acknowledged change depends on.

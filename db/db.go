@@ -93,6 +93,9 @@ func open(ctx context.Context, folder string, options Options) (*DB, error) {
 		return nil, err
 	}
 	written.SetMaxOpenConns(1)
+	if err := connect(ctx, written); err != nil {
+		return nil, errors.Join(err, written.Close())
+	}
 	if err := migrate(ctx, written); err != nil {
 		return nil, errors.Join(err, written.Close())
 	}

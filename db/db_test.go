@@ -3,6 +3,7 @@ package db_test
 import (
 	"database/sql"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +18,11 @@ import (
 // TestMain runs this program as a child where a test needs another process.
 func TestMain(m *testing.M) {
 	if run, ok := children[os.Getenv(childVariable)]; ok {
+		go func() {
+			// The input ends with the test, even if that is killed.
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
 		if err := run(os.Getenv(folderVariable)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -234,7 +234,7 @@ func winner(t *testing.T, what string, errs []error, lost ...error) int {
 func oneWinner(t *testing.T, open func(testing.TB) Store) {
 	store := open(t)
 	service := newService(t, store, at(start))
-	for range 40 {
+	for range 25 {
 		r := propose(t, service)
 		verdict := func(i int) approval.Verdict {
 			return []approval.Verdict{approval.Approve, approval.Reject}[i%2]
@@ -303,7 +303,7 @@ func wholeReads(t *testing.T, open func(testing.TB) Store) {
 			}
 		})
 	}
-	for range 100 {
+	for range 30 {
 		r := current.Load()
 		if _, err := service.Decide(t.Context(), person("U0ANN"), ballot(r, approval.Approve)); err != nil {
 			t.Fatal(err)
