@@ -239,6 +239,53 @@ func TestWaitingEndsAsPendingWhenTheServerStops(t *testing.T) {
 	}
 }
 
+// stuck is a flow that never answers, as one whose server is gone.
+type stuck struct{ mcp.Flow }
+
+func (stuck) Status(ctx context.Context, _ approval.Agent, _ approval.ID) (mcp.Answer, error) {
+	<-ctx.Done()
+	return mcp.Answer{}, ctx.Err()
+}
+
+func (stuck) Await(ctx context.Context, _ approval.Agent, _ approval.ID, _ func(string)) (mcp.Answer, error) {
+	<-ctx.Done()
+	return mcp.Answer{}, context.Cause(ctx)
+}
+
+func (stuck) Apply(ctx context.Context, _ approval.Agent, _ approval.ID) (mcp.Answer, error) {
+	<-ctx.Done()
+	return mcp.Answer{}, ctx.Err()
+}
+
+// Stopping takes no longer than it may, whatever the calls do.
+func TestStoppingIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := serveStdio(t, stuck{}, approval.Agent{Name: "deployer"}, mcp.Options{})
+		session := connect(t, s.transport(), modern, nil)
+		waiting := await(t.Context(), session, "req_00000000000000000000000000000000", nil)
+		applying := make(chan error, 1)
+		go func() {
+			_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "apply", Arguments: map[string]any{"elicitationId": "x"}})
+			applying <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		s.stop()
+		if got, want := <-waiting, (awaited{status: `{"status":"pending"}`, after: 2 * time.Second}); got != want {
+			t.Errorf("the waiting call: %+v, want %+v", got, want)
+		}
+		err := <-s.ended
+		if took := time.Since(began); err != nil || took != 5*time.Second {
+			t.Errorf("ended with %v after %v", err, took)
+		}
+		s.ended <- nil // for the cleanup
+		if err := <-applying; err == nil {
+			t.Error("a call that had no answer got one")
+		}
+	})
+}
+
 func TestAwaitBoundIsKeptInRange(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.New(t)

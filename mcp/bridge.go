@@ -153,7 +153,7 @@ func answerOf(result *bridgeResult) (Answer, error) {
 		return Answer{}, errors.New("the server's answer has no text")
 	}
 	if result.IsError {
-		return Answer{}, &Refusal{texts[0]}
+		return Answer{}, &Refusal{Text: texts[0]}
 	}
 	members, err := strictjson.Members([]byte(texts[0]))
 	if err != nil {

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the suite checks what older protocol versions have.
+
 package mcp_test
 
 import (

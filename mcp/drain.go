@@ -65,10 +65,12 @@ func (c *calls) drain() {
 	}
 }
 
-// countedTransport counts the calls of one connection.
+// countedTransport counts the calls of one connection, which ends with open. At
+// its end, calls that still run are cancelled.
 type countedTransport struct {
 	sdk.Transport
 	calls *calls
+	open  context.Context
 }
 
 func (t *countedTransport) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -76,17 +78,18 @@ func (t *countedTransport) Connect(ctx context.Context) (sdk.Connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &countedConnection{connection, t.calls}, nil
+	return &countedConnection{connection, t.calls, t.open}, nil
 }
 
 type countedConnection struct {
 	sdk.Connection
 	calls *calls
+	open  context.Context
 }
 
-// Read implements sdk.Connection.
-func (c *countedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	message, err := c.Connection.Read(ctx)
+// Read implements sdk.Connection. The SDK's context never ends.
+func (c *countedConnection) Read(context.Context) (jsonrpc.Message, error) {
+	message, err := c.Connection.Read(c.open)
 	if request, ok := message.(*jsonrpc.Request); ok && err == nil && request.IsCall() {
 		c.calls.begin()
 	}

@@ -12,7 +12,7 @@ const internalError = "Internal error. Tell the user; whoever runs the server fi
 // every other error as it is. r is the request if approval returned one.
 func refusal(err error, r *approval.Request) error {
 	if input, ok := errors.AsType[*approval.InputError](err); ok {
-		return &Refusal{input.Error()}
+		return &Refusal{Text: input.Error()}
 	}
 	for _, known := range []struct {
 		is   error
@@ -24,7 +24,7 @@ func refusal(err error, r *approval.Request) error {
 		{approval.ErrRejected, "The request was rejected. " + noRetry},
 		{approval.ErrApplied, whenUsed},
 		{approval.ErrUnverified, "It couldn't be checked whether the people who approved still may. Nothing was used up. Call apply again in a few seconds; if that keeps failing, tell the user."},
-		{approval.ErrUnavailable, "The server can't save changes now. Nothing was changed. Try again in a minute; if that keeps failing, tell the user."},
+		{approval.ErrUnavailable, "The server's store can't be used now. Nothing was changed. Try again in a minute; if that keeps failing, tell the user."},
 	} {
 		if !errors.Is(err, known.is) {
 			continue
@@ -35,7 +35,11 @@ func refusal(err error, r *approval.Request) error {
 			// deadline passed.
 			text = guidance(r)
 		}
-		return &Refusal{text}
+		refused := &Refusal{Text: text}
+		if known.is == approval.ErrUnverified || known.is == approval.ErrUnavailable {
+			refused.cause = err
+		}
+		return refused
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 // What isn't exactly such a call is left as it is.
 func exactArguments(next http.Handler, limit int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		this, ok := r.Context().Value(exchangeKey{}).(*exchange)
+		e, ok := r.Context().Value(exchangeKey{}).(*exchange)
 		if !ok || r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
@@ -33,7 +33,7 @@ func exactArguments(next http.Handler, limit int64) http.Handler {
 			return
 		}
 		if rest, arguments, found := withoutArguments(body); found {
-			body, this.arguments = rest, arguments
+			body, e.arguments = rest, arguments
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		r.ContentLength = int64(len(body))

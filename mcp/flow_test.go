@@ -236,3 +236,26 @@ func TestOthersRequestsLookUnknown(t *testing.T) {
 		})
 	}
 }
+
+// What the store says is for the log; the model hears what to do.
+func TestStoreFailures(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	logger, messages := logged()
+	session := connect(t, serveStdio(t, newLocal(t, f, 0), f.Agent, mcp.Options{Now: f.Clock.Now, Logger: logger}).transport(), modern, nil)
+	id := asked(t, session)
+	if err := f.Store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for tool, arguments := range map[string]string{
+		"request_approval": `{"purpose":"p","payload":{}}`,
+		"await_approval":   byID(id),
+		"check_status":     byID(id),
+		"apply":            byID(id),
+	} {
+		if got := refused(t, session, tool, arguments); !strings.Contains(got, "Nothing was changed. Try again") || strings.Contains(got, "sql") || strings.Contains(got, "closed") {
+			t.Errorf("%s: %s", tool, got)
+		}
+		receiveMessage(t, messages, "refusing a tool call")
+	}
+}

@@ -27,7 +27,7 @@ const (
 
 // afterRequest is what to do once a request is stored.
 func afterRequest(reviewURL string) string {
-	return "The request is stored and waits for a person. Call await_approval with this elicitationId now, and again each time it returns pending. People are told in Slack; whoever wants to look at the request can open " + reviewURL + " (opening it decides nothing). Don't run the action before apply has returned its payload."
+	return "The request is stored and waits for a person. Call await_approval with this elicitationId now, and again each time it returns pending. Whoever may decide is asked in Slack; to look at the request, people can open " + reviewURL + " (opening it decides nothing). Don't run the action before apply has returned its payload."
 }
 
 // guidance is what the request's status means for the agent that asked.

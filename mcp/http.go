@@ -156,15 +156,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// A call waits longer than a server may allow for writing an answer.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	w.Header().Set("X-Accel-Buffering", "no") // or some proxies keep a waiting answer back
 	response := &keepAlive{response: w}
 	defer response.close()
-	this := &exchange{
+	e := &exchange{
 		agent:    approval.Agent{Name: token.Agent, Owner: token.Owner},
 		response: response,
 		request:  r.Context(),
 		answered: answered,
 	}
-	h.handler.ServeHTTP(response, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, this)))
+	h.handler.ServeHTTP(response, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
 }
 
 // Close ends waiting calls with what is known, then all sessions, and returns
@@ -205,11 +206,11 @@ func (h *Handler) authenticate(r *http.Request) (token approval.Token, status in
 // verified hands the SDK what authenticate found. Sessions belong to the agent:
 // the SDK refuses a call in a session of another UserID.
 func verified(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
-	this, ok := ctx.Value(exchangeKey{}).(*exchange)
+	e, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {
 		return nil, auth.ErrInvalidToken
 	}
-	return &auth.TokenInfo{UserID: "agent:" + this.agent.Name, Extra: map[string]any{exchangeName: this}}, nil
+	return &auth.TokenInfo{UserID: "agent:" + e.agent.Name, Extra: map[string]any{exchangeName: e}}, nil
 }
 
 // exchangeOf is the HTTP request that carried a message; nil if none did.
@@ -217,32 +218,32 @@ func exchangeOf(extra *sdk.RequestExtra) *exchange {
 	if extra == nil || extra.TokenInfo == nil {
 		return nil
 	}
-	this, _ := extra.TokenInfo.Extra[exchangeName].(*exchange)
-	return this
+	e, _ := extra.TokenInfo.Extra[exchangeName].(*exchange)
+	return e
 }
 
 func callerOf(request *sdk.CallToolRequest) (caller, error) {
-	this := exchangeOf(request.Extra)
-	if this == nil {
+	e := exchangeOf(request.Extra)
+	if e == nil {
 		return caller{}, errors.New("a call arrived without a verified token")
 	}
-	if this.arguments != nil {
-		request.Params.Arguments = this.arguments
+	if e.arguments != nil {
+		request.Params.Arguments = e.arguments
 	}
-	return caller{agent: this.agent, reachable: this.request}, nil
+	return caller{agent: e.agent, reachable: e.request}, nil
 }
 
 // track lets the HTTP response of a call be kept alive while the call runs, and
 // not before or after.
 func track(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
-		if this := exchangeOf(request.GetExtra()); this != nil {
+		if e := exchangeOf(request.GetExtra()); e != nil {
 			switch method {
 			case toolMethod:
-				this.response.waits()
-				defer this.response.continues()
+				e.response.waits()
+				defer e.response.continues()
 			case "subscriptions/listen":
-				this.answered() // it lasts as long as its session
+				e.answered() // it lasts as long as its session
 			}
 		}
 		return next(ctx, method, request)

@@ -53,7 +53,10 @@ type Answer struct {
 }
 
 // Refusal is an error whose text the model may read and act on.
-type Refusal struct{ Text string }
+type Refusal struct {
+	Text  string
+	cause error // for the log: what whoever runs the server must see to; or nil
+}
 
 // Error is the text.
 func (r *Refusal) Error() string { return r.Text }

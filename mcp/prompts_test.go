@@ -135,6 +135,25 @@ func TestNoPromptForOthers(t *testing.T) {
 	}
 }
 
+// A protocol that has no way to say that a prompt is over isn't told so.
+func TestNoCompletionWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	h := newHost()
+	session := connect(t, kinds["http"](t, f, newLocal(t, f, 0)), "2025-06-18", h.options(showsURLs))
+	id, delivered := askedWith(t, session)
+	if !delivered {
+		t.Error("elicitationDelivered is false")
+	}
+	receive(t, h.shown, "the prompt")
+	decide(t, f, id, approval.Approve, "")
+	succeed(t, session, "await_approval", byID(id))
+	succeed(t, session, "apply", byID(id))
+	if len(h.completed) != 0 {
+		t.Error("the host was sent a completion")
+	}
+}
+
 // A host that refuses the prompt was not reached, whatever it said before.
 func TestRefusedPromptWasNotDelivered(t *testing.T) {
 	t.Parallel()

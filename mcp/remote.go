@@ -134,7 +134,7 @@ func (r *Remote) Request(ctx context.Context, _ approval.Agent, p approval.Propo
 		err = errors.New("the server's answer to request_approval is incomplete")
 	}
 	if errors.Is(err, errCutOff) {
-		err = &Refusal{"The connection broke while the request was being stored, so it isn't known whether people were asked. Nothing was approved. Ask the user before asking again: people may see the request twice."}
+		err = &Refusal{Text: "The connection broke while the request was being stored, so it isn't known whether people were asked. Nothing was approved. Ask the user before asking again: people may see the request twice."}
 	}
 	return answer, err
 }
@@ -160,7 +160,7 @@ func (r *Remote) Apply(ctx context.Context, _ approval.Agent, id approval.ID) (A
 		err = errors.New("the server's answer to apply has no payload")
 	}
 	if errors.Is(err, errCutOff) {
-		err = &Refusal{"The connection broke while the approval was being used. Don't run the action from memory. Call check_status: if it says approved, call apply again; if it says applied, the approval is used up and the payload didn't arrive, so ask for a new approval."}
+		err = &Refusal{Text: "The connection broke while the approval was being used. Don't run the action from memory. Call check_status: if it says approved, call apply again; if it says applied, the approval is used up and the payload didn't arrive, so ask for a new approval."}
 	}
 	return answer, err
 }
@@ -182,7 +182,7 @@ func (r *Remote) call(ctx context.Context, out outgoing, arguments map[string]an
 			return Answer{}, ctx.Err()
 		case <-giveUp.C:
 			r.logger.Warn("the server can't be reached", "tool", out.tool, "err", err)
-			return Answer{}, &Refusal{"The approval server can't be reached now. Nothing was changed, and requests that it has stay as they are. Try again in a minute; if that keeps failing, tell the user."}
+			return Answer{}, &Refusal{Text: "The approval server can't be reached now. Nothing was changed, and requests that it has stay as they are. Try again in a minute; if that keeps failing, tell the user."}
 		case <-time.After(pause):
 		}
 	}
@@ -252,11 +252,12 @@ func failure(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, ErrTokenRefused):
-		return &Refusal{"The approval server refused this agent's token. Nothing was done. Tell the user that the token is unknown or revoked, and that `countersign token create` on the server makes a new one."}
+		return &Refusal{Text: "The approval server refused this agent's token. Nothing was done. Tell the user that the token is unknown or revoked, and that `countersign token create` on the server makes a new one."}
 	case errors.Is(err, errNotMCP), errors.Is(err, errUnreached), errors.Is(err, errCutOff):
 		return err
 	case answered && !slices.Contains(transportCodes, answer.Code):
-		return fmt.Errorf("the server refused the call: %w", err)
+		// Its words may quote the call, and with it a payload.
+		return fmt.Errorf("the server refused the call with code %d", answer.Code)
 	default:
 		return fmt.Errorf("%w: %w", errCutOff, err)
 	}

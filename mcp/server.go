@@ -53,6 +53,9 @@ type caller struct {
 	reachable context.Context
 }
 
+// lastKnownLimit is how long looking a request up may take while stopping.
+const lastKnownLimit = 2 * time.Second
+
 // errStopping ends waiting when the server stops.
 var errStopping = errors.New("the server is stopping")
 
@@ -112,6 +115,9 @@ func (s *server) tool(run func(context.Context, call) (*sdk.CallToolResult, erro
 			}
 		}
 		if refused, ok := errors.AsType[*Refusal](err); ok {
+			if refused.cause != nil {
+				s.logger.Warn("refusing a tool call", "tool", request.Params.Name, "agent", who.agent.Name, "err", refused.cause)
+			}
 			return failed(refused.Text), nil
 		}
 		if input, ok := errors.AsType[*approval.InputError](err); ok {
@@ -158,13 +164,24 @@ func (s *server) await(ctx context.Context, c call) (*sdk.CallToolResult, error)
 	if err != nil {
 		switch context.Cause(wait) {
 		case errStopping:
-			// The wait is over as if its bound had passed.
-			answer, err = s.flow.Status(ctx, c.agent, id)
+			answer, err = s.lastKnown(ctx, c.agent, id)
 		case errGone:
 			err = errGone
 		}
 	}
 	return s.told(ctx, c, id, answer, err)
+}
+
+// lastKnown is the answer to a call that waits when the server stops: as if its
+// bound had passed.
+func (s *server) lastKnown(ctx context.Context, agent approval.Agent, id approval.ID) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, lastKnownLimit)
+	defer cancel()
+	answer, err := s.flow.Status(ctx, agent, id)
+	if err != nil && ctx.Err() != nil {
+		return Answer{Status: approval.Pending, Guidance: whilePending}, nil
+	}
+	return answer, err
 }
 
 func (s *server) status(ctx context.Context, c call) (*sdk.CallToolResult, error) {

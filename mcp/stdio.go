@@ -25,7 +25,9 @@ func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.Read
 	s.addTo(over)
 	// When ctx ends, calls must still be answered: only closing ends the session.
 	answered := newCalls()
-	transport := &countedTransport{&sdk.IOTransport{Reader: in, Writer: out}, answered}
+	open, hangUp := context.WithCancel(context.Background())
+	defer hangUp()
+	transport := &countedTransport{&sdk.IOTransport{Reader: in, Writer: out}, answered, open}
 	session, err := over.Connect(context.WithoutCancel(ctx), transport, nil)
 	if err != nil {
 		return fmt.Errorf("starting to serve stdio: %w", err)
@@ -33,6 +35,7 @@ func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.Read
 	closing := context.AfterFunc(ctx, func() {
 		s.end()
 		answered.drain()
+		hangUp()
 		_ = session.Close() // Wait reports how it ended
 	})
 	err = session.Wait()
