@@ -88,9 +88,9 @@ func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler
 		MaxRequestBodyBytes:          body,
 		DisableLocalhostProtection:   true,
 	})
+	exact := exactArguments(stateless, body)
 	// The SDK reads a call's token info from where RequireBearerToken puts it;
 	// the token itself was verified before, in authenticate.
-	exact := exactArguments(stateless, body)
 	carry := auth.RequireBearerToken(verified, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 	h.handler = http.NewCrossOriginProtection().Handler(carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(protocolHeader) >= statelessFrom {

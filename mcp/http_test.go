@@ -227,4 +227,3 @@ func TestBodiesAreLimited(t *testing.T) {
 		}
 	}
 }
-

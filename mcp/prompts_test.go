@@ -157,24 +157,27 @@ func TestNoCompletionWhereThereIsNone(t *testing.T) {
 // A host that refuses the prompt was not reached, whatever it said before.
 func TestRefusedPromptWasNotDelivered(t *testing.T) {
 	t.Parallel()
-	for kind, reach := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			f := approvaltest.New(t)
-			h := newHost()
-			h.answer = func(context.Context) (*sdk.ElicitResult, error) { return nil, errors.New("not now") }
-			session := connect(t, reach(t, f, newLocal(t, f, 0)), legacy, h.options(showsURLs))
-			id, delivered := askedWith(t, session)
-			if delivered {
-				t.Error("elicitationDelivered is true")
-			}
-			decide(t, f, id, approval.Reject, "no")
-			succeed(t, session, "await_approval", byID(id))
-			if len(h.completed) != 0 {
-				t.Error("a prompt that was not delivered was completed")
-			}
-		})
-	}
+	// On a bubble's clock the host's refusal is always in time.
+	synctest.Test(t, func(t *testing.T) {
+		f := approvaltest.New(t, func(o *approval.Options) { o.Now = nil })
+		local, err := mcp.NewLocal(f.Service, mcp.LocalOptions{ReviewURL: reviewURL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHost()
+		h.answer = func(context.Context) (*sdk.ElicitResult, error) { return nil, errors.New("not now") }
+		session := connect(t, serveStdio(t, local, f.Agent, mcp.Options{}).transport(), legacy, h.options(showsURLs))
+		id, delivered := askedWith(t, session)
+		if delivered {
+			t.Error("elicitationDelivered is true")
+		}
+		decide(t, f, id, approval.Reject, "no")
+		succeed(t, session, "await_approval", byID(id))
+		time.Sleep(time.Minute)
+		if len(h.completed) != 0 {
+			t.Error("a prompt that was not delivered was completed")
+		}
+	})
 }
 
 // The prompt rides before the result on the call's own stream, and its end on
