@@ -100,11 +100,8 @@ func (w *Workspace) viewsUpdate(arguments url.Values) answer {
 	return success(map[string]any{"view": w.viewJSON(v, nil)})
 }
 
-// viewJSON is a view as the Web API and interactions show it. Nil values are those of the untouched inputs.
-func (w *Workspace) viewJSON(v *view, values map[string]map[string]any) map[string]any {
-	if values == nil {
-		values = map[string]map[string]any{}
-	}
+// viewJSON is a view as the Web API and interactions show it, with what the person put into its inputs.
+func (w *Workspace) viewJSON(v *view, given map[string]string) map[string]any {
 	optional := func(s string) any {
 		if s == "" {
 			return nil
@@ -122,7 +119,7 @@ func (w *Workspace) viewJSON(v *view, values map[string]map[string]any) map[stri
 		"private_metadata":      v.content.PrivateMetadata,
 		"callback_id":           v.content.CallbackID,
 		"external_id":           v.content.ExternalID,
-		"state":                 map[string]any{"values": values},
+		"state":                 map[string]any{"values": v.values(given)},
 		"hash":                  v.hash,
 		"clear_on_close":        v.content.ClearOnClose,
 		"notify_on_close":       v.content.NotifyOnClose,

@@ -174,7 +174,7 @@ func (w *Workspace) close(userID, viewID string) (json.RawMessage, error) {
 	var payload json.RawMessage
 	if v.content.NotifyOnClose {
 		closed := w.origin("view_closed", userID)
-		closed["view"] = w.viewJSON(v, v.values(nil))
+		closed["view"] = w.viewJSON(v, nil)
 		closed["is_cleared"] = v.content.ClearOnClose
 		payload = asJSON(closed)
 	}

@@ -1,9 +1,6 @@
 package slacksim
 
-import (
-	"encoding/json"
-	"strconv"
-)
+import "encoding/json"
 
 // maxShown is how many messages the page shows; older ones aren't sent.
 const maxShown = 200
@@ -73,7 +70,6 @@ type pageConsole struct {
 }
 
 type pageLine struct {
-	N    string `json:"n"` // tells lines apart, also once older ones are dropped
 	At   int64  `json:"at"` // Unix milliseconds
 	Text string `json:"text"`
 }
@@ -175,7 +171,7 @@ func (v *view) page(below int) *pageView {
 func (c *Console) page() pageConsole {
 	console := pageConsole{Title: c.title, Lines: []pageLine{}}
 	for _, line := range c.lines {
-		console.Lines = append(console.Lines, pageLine{N: strconv.Itoa(len(console.Lines)), At: line.at.UnixMilli(), Text: line.text})
+		console.Lines = append(console.Lines, pageLine{At: line.at.UnixMilli(), Text: line.text})
 	}
 	return console
 }

@@ -62,10 +62,9 @@ func (w *Workspace) viewClickPayload(userID, viewID, blockID, actionID string, v
 	if !ok {
 		return nil, fmt.Errorf("view %s has no button %s", viewID, actionID)
 	}
-	state := v.values(values)
 	payload := w.origin("block_actions", userID)
 	payload["container"] = map[string]any{"type": "view", "view_id": v.id}
-	payload["view"] = w.viewJSON(v, state)
+	payload["view"] = w.viewJSON(v, values)
 	payload["trigger_id"] = w.newTrigger(userID, true)
 	payload["actions"] = []any{w.actionJSON(pressed, inBlock)}
 	return asJSON(payload), nil
@@ -84,7 +83,7 @@ func (w *Workspace) SubmitPayload(userID, viewID string, values map[string]strin
 	}
 	payload := w.origin("view_submission", userID)
 	payload["trigger_id"] = w.newTrigger(userID, true)
-	payload["view"] = w.viewJSON(v, v.values(values))
+	payload["view"] = w.viewJSON(v, values)
 	payload["response_urls"] = []any{}
 	return asJSON(payload), nil
 }
