@@ -187,7 +187,9 @@ func (d *delivery) backoff(attempts int) time.Duration {
 // deliverNext delivers one notice and returns how long the whole destination
 // has to rest then.
 func (d *delivery) deliverNext(ctx context.Context) time.Duration {
-	ctx, cancel := lingering(ctx, shutdownGrace)
+	ctx, stop := lingering(ctx, shutdownGrace)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
 	defer cancel()
 	now := d.options.Now()
 	notice, r, ok, err := d.outbox.LeaseNotice(ctx, d.destination, now, now.Add(leaseTime))

@@ -288,19 +288,6 @@ func TestTokenOfAnotherWorkspace(t *testing.T) {
 	}
 }
 
-// A card of the same request that another app wrote isn't taken for ours.
-func TestHistoryOfOthers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.slack.Fail("chat.postMessage", slacksim.Fault{Drop: slacksim.DropUnhandled}, 1)
-	w.run()
-	r := w.ask()
-	w.card(r, "Approval needed")
-	if n := len(w.slack.Calls("conversations.history")); n == 0 {
-		t.Error("a message in doubt was not looked for")
-	}
-}
-
 // An expired request says so, without anybody clicking, and a click on the old
 // card is told.
 func TestExpiryIsShown(t *testing.T) {

@@ -2,6 +2,9 @@ package bot_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -110,6 +113,73 @@ func TestUnverified(t *testing.T) {
 			got, err := directory.Standing(w.context(), approval.Approver{Workspace: "T0DEMO", User: "U0ADA"}, w.policy.Roles)
 			if !errors.Is(err, approval.ErrUnverified) || len(got.Roles) > 0 {
 				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// In an organisation of several workspaces, an account may name another one of
+// them; it counts if the person is a member of ours in the same organisation.
+func TestOrganisation(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, enterprise, user string
+		err                    error
+	}{
+		{"a member of ours too", "E0US", `{"enterprise_id":"E0US","teams":["T0OTHER","T0DEMO"]}`, nil},
+		{"not a member of ours", "E0US", `{"enterprise_id":"E0US","teams":["T0OTHER"]}`, approval.ErrIneligible},
+		{"another organisation", "E0US", `{"enterprise_id":"E0THEM","teams":["T0OTHER","T0DEMO"]}`, approval.ErrIneligible},
+		{"we are in none", "", `{"enterprise_id":"E0THEM","teams":["T0OTHER","T0DEMO"]}`, approval.ErrIneligible},
+		{"an empty one", "", `{"enterprise_id":"","teams":["T0DEMO"]}`, approval.ErrIneligible},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			// The simulator's people are in one workspace each.
+			slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/api/auth.test":
+					fmt.Fprintf(w, `{"ok":true,"team_id":"T0DEMO","user_id":"U0BOT","enterprise_id":%q}`, test.enterprise)
+				case "/api/users.info":
+					fmt.Fprintf(w, `{"ok":true,"user":{"id":"U0ADA","team_id":"T0OTHER","enterprise_user":%s}}`, test.user)
+				}
+			}))
+			t.Cleanup(slack.Close)
+			directory, err := bot.NewDirectory(bot.Options{Token: "xoxb-1", Workspace: "T0DEMO", Channel: channel, APIURL: slack.URL + "/api/"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			who := approval.Approver{Workspace: "T0DEMO", User: "U0ADA"}
+			if _, err := directory.Standing(t.Context(), who, nil); !errors.Is(err, test.err) {
+				t.Errorf("got %v, want %v", err, test.err)
+			}
+		})
+	}
+}
+
+// An answer that says nothing, or is about somebody else, proves nothing.
+func TestOddAnswers(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"nothing":       `{}`,
+		"no user":       `{"ok":true}`,
+		"somebody else": `{"ok":true,"user":{"id":"U0EVE","team_id":"T0DEMO"}}`,
+		"no JSON":       `ok`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, body)
+			}))
+			t.Cleanup(slack.Close)
+			directory, err := bot.NewDirectory(bot.Options{Token: "xoxb-1", Workspace: "T0DEMO", Channel: channel, APIURL: slack.URL + "/api/"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			who := approval.Approver{Workspace: "T0DEMO", User: "U0ADA"}
+			if _, err := directory.Standing(t.Context(), who, nil); !errors.Is(err, approval.ErrUnverified) {
+				t.Errorf("got %v, want %v", err, approval.ErrUnverified)
 			}
 		})
 	}

@@ -1,9 +1,12 @@
 package bot
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
 )
@@ -113,6 +116,14 @@ var (
 	Cut       = cut
 	Length    = length
 )
+
+// FindCard looks for a request's card in the channel, as the app's user with the
+// id U0BOT.
+func FindCard(ctx context.Context, options Options, r *approval.Request) (string, error) {
+	h := newHistory(options)
+	h.self = &slack.AuthTestResponse{UserID: "U0BOT", BotID: "B0BOT"}
+	return h.find(ctx, r)
+}
 
 // ShrinkPace has the bot try again in milliseconds, for tests that wait for it.
 func (b *Bot) ShrinkPace() {

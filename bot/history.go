@@ -42,10 +42,8 @@ type historyAnswer struct {
 		User      string `json:"user"`
 		BotID     string `json:"bot_id"`
 		Metadata  struct {
-			EventType string `json:"event_type"`
-			Payload   struct {
-				RequestID string `json:"request_id"`
-			} `json:"event_payload"`
+			EventType string          `json:"event_type"`
+			Payload   json.RawMessage `json:"event_payload"` // another app's may be anything
 		} `json:"metadata"`
 	} `json:"messages"`
 	ResponseMetadata struct {
@@ -65,7 +63,13 @@ func (h history) find(ctx context.Context, r *approval.Request) (string, error) 
 		}
 		for _, m := range page.Messages {
 			ours := m.User == h.self.UserID && m.User != "" || m.BotID == h.self.BotID && m.BotID != ""
-			if ours && m.Metadata.EventType == metadataEvent && m.Metadata.Payload.RequestID == string(r.ID) {
+			if !ours || m.Metadata.EventType != metadataEvent {
+				continue
+			}
+			var about struct {
+				RequestID string `json:"request_id"`
+			}
+			if json.Unmarshal(m.Metadata.Payload, &about) == nil && about.RequestID == string(r.ID) {
 				return reference(h.options.Channel, m.Timestamp), nil
 			}
 		}
