@@ -153,6 +153,10 @@ func checkText(field, value string, limit int) error {
 	if !utf8.ValidString(value) {
 		return invalid(field, "is not valid UTF-8 text")
 	}
+	if strings.ContainsRune(value, 0) {
+		// PostgreSQL can't store it, and no word has it.
+		return invalid(field, "has a NUL character, which is not accepted")
+	}
 	if n := utf8.RuneCountInString(value); n > limit {
 		return invalid(field, "has %d characters; at most %d are accepted", n, limit)
 	}

@@ -328,6 +328,7 @@ func TestRequestRefusesBadInput(t *testing.T) {
 		{"no purpose", func(p *approval.Proposal) { p.Purpose = " \n" }, "purpose", "is missing"},
 		{"a long purpose", func(p *approval.Proposal) { p.Purpose = strings.Repeat("é", 1001) }, "purpose", "has 1001 characters; at most 1000"},
 		{"broken text", func(p *approval.Proposal) { p.Target = "\xff" }, "target", "UTF-8"},
+		{"a NUL", func(p *approval.Proposal) { p.Action = "crm\x00delete" }, "action", "NUL"},
 		{"a long action", func(p *approval.Proposal) { p.Action = strings.Repeat("a", 201) }, "action", "at most 200"},
 		{"a long environment", func(p *approval.Proposal) { p.Environment = strings.Repeat("a", 61) }, "environment", "at most 60"},
 		{"a negative count", func(p *approval.Proposal) { p.Count = &negative }, "count", "from 0"},
