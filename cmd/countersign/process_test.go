@@ -220,6 +220,8 @@ func TestBridgeSaysWhatIsWrong(t *testing.T) {
 		want        string
 	}{
 		"no token":      {nil, server, "COUNTERSIGN_TOKEN (or COUNTERSIGN_TOKEN_FILE) is not set"},
+		"in the clear":  {[]string{agentTokenVariable + "=countersign_wrong"}, "http://approvals.example.com", "in the clear"},
+		"no address":    {[]string{agentTokenVariable + "=countersign_wrong"}, "approvals.example.com", "is not an address"},
 		"a wrong token": {[]string{agentTokenVariable + "=countersign_wrong"}, server, "token create"},
 	} {
 		var stderr bytes.Buffer

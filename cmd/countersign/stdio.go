@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/countersign/countersign/approval"
@@ -35,6 +36,13 @@ func (c *mcpCommand) bridge(ctx context.Context, p *process) error {
 	}
 	if token == "" {
 		return fmt.Errorf("%s (or %s_FILE) is not set: \"countersign token create\", on the server, makes a token", agentTokenVariable, agentTokenVariable)
+	}
+	server, err := url.Parse(c.Server)
+	if err != nil || server.Host == "" || (server.Scheme != "https" && server.Scheme != "http") {
+		return fmt.Errorf("--server: %q is not an address like https://approvals.example.com", c.Server)
+	}
+	if server.Scheme == "http" && !isLoopback(server.Hostname()) {
+		return fmt.Errorf("--server: %s would send the token in the clear; use https", c.Server)
 	}
 	endpoint := strings.TrimSuffix(strings.TrimRight(c.Server, "/"), "/mcp") + "/mcp"
 	logger := p.logger()
