@@ -29,7 +29,7 @@ const (
 var demoPeople = []slacksim.User{
 	{ID: "U0ADA", Name: "ada", RealName: "Ada Moreau (on call)"},
 	{ID: "U0GRACE", Name: "grace", RealName: "Grace Okafor (on call)"},
-	{ID: demoOwner, Name: "olivia", RealName: "Olivia Berg (on call, the agent is hers)"},
+	{ID: demoOwner, Name: "olivia", RealName: "Olivia Berg (the agent's owner)"},
 	{ID: "U0SAM", Name: "sam", RealName: "Sam Lindqvist (not on call)"},
 }
 

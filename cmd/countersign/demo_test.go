@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+var pictures = flag.String("pictures", "", "a folder that the demo's test leaves screenshots in")
+
+// browser returns a tab of a headless Chromium.
+func browser(t *testing.T, width, height int) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("COUNTERSIGN_TEST_REQUIRE") == "all" {
+			t.Fatal("chromium is not installed")
+		}
+		t.Skip("needs Chromium: apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.NoSandbox,
+		chromedp.WindowSize(width, height),
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true),
+	)
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	t.Cleanup(closeTab)
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// show waits until an element has a text.
+func show(selector, text string) step {
+	return waitFor(`[...document.querySelectorAll(` + quoteJS(selector) + `)].some(e => e.textContent.includes(` + quoteJS(text) + `))`)
+}
+
+// step is something that a person does or sees.
+type step = chromedp.Action[chromedp.Void]
+
+func steps(all ...step) step { return chromedp.Steps(all...) }
+
+// waitFor waits until the page says that an expression is true.
+func waitFor(expression string) step {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := chromedp.Poll[bool](expression)(ctx, t)
+		return chromedp.Void{}, err
+	}
+}
+
+// read keeps what a query returns.
+func read[T any](query chromedp.Action[T], into *T) step {
+	return func(ctx context.Context, t *chromedp.Target) (_ chromedp.Void, err error) {
+		*into, err = query(ctx, t)
+		return chromedp.Void{}, err
+	}
+}
+
+func quoteJS(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// become switches to another person, as the page's own choice does.
+func become(user string) step {
+	return steps(
+		chromedp.Evaluate[chromedp.Void](`(() => { const s = document.getElementById("user"); s.value = "`+user+`"; s.dispatchEvent(new Event("change", {bubbles: true})); })()`),
+		waitFor(`document.body.dataset.userId === "`+user+`"`),
+	)
+}
+
+func press(selector string) step {
+	return steps(
+		chromedp.WaitVisible(chromedp.CSS(selector)),
+		chromedp.Click(chromedp.CSS(selector)),
+	)
+}
+
+// picture keeps a screenshot for a person to look at, if they asked for it.
+func picture(name string) step {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		if *pictures == "" {
+			return chromedp.Void{}, nil
+		}
+		png, err := chromedp.CaptureScreenshot()(ctx, t)
+		if err != nil {
+			return chromedp.Void{}, err
+		}
+		return chromedp.Void{}, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o600)
+	}
+}
+
+// startDemo runs the demo as its users do and returns the address it prints.
+func startDemo(t *testing.T) string {
+	t.Helper()
+	demo := exec.CommandContext(t.Context(), "countersign", "demo", "--listen", "127.0.0.1:0")
+	demo.Cancel = func() error { return demo.Process.Signal(os.Interrupt) }
+	out, err := demo.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the demo said nothing")
+	}
+	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(lines.Text())
+	if address == "" {
+		t.Fatalf("no address in %q", lines.Text())
+	}
+	go func() {
+		for lines.Scan() {
+		}
+	}()
+	t.Cleanup(func() { _ = demo.Wait() })
+	return address
+}
+
+// What somebody sees who tries the demo: one who isn't on call is refused, Ada
+// approves and the agent wakes and applies exactly what the card showed, Grace
+// rejects the next request with a reason.
+func TestDemoInABrowser(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t, 1280, 960)
+	address := startDemo(t)
+	approve := steps(
+		press(`[data-action-id="approve"]`),
+		show("#confirm", "crm.delete_records on 214 records"),
+		press("#confirm [data-confirm-yes]"),
+	)
+	var waiting, done string
+	err := chromedp.Do(ctx,
+		chromedp.Navigate(address+"/?user=U0SAM"),
+		show("#messages h3", "Approval needed"),
+		show("#consoles li", "waiting for a person"),
+		approve,
+		show(".ephemeral", "This needs 1 of oncall"),
+		picture("refused"),
+		become(demoOwner),
+		approve,
+		show(".ephemeral", "the agent acts for you"),
+		become("U0ADA"),
+		picture("pending"),
+		read(chromedp.Text(chromedp.CSS("#consoles")), &waiting),
+		approve,
+		show("#messages h3", "Applied"),
+		show("#consoles li", "apply -> applied"),
+		picture("applied"),
+		read(chromedp.Text(chromedp.CSS("#consoles")), &done),
+
+		become("U0GRACE"),
+		show("#messages h3", "Approval needed"),
+		press(`[data-action-id="details"]`),
+		show("#modal", "INV-2291"),
+		picture("details"),
+		press("#modal [data-close]"),
+		chromedp.WaitNotPresent(chromedp.CSS("#modal[open]")),
+		press(`[data-action-id="reject"]`),
+		show("#modal", "billing.refund"),
+		chromedp.SendKeys(chromedp.CSS("#modal textarea"), "Only two of them were charged twice."),
+		picture("reject"),
+		press("#modal [data-submit]"),
+		show("#messages h3", "Rejected"),
+		show("#messages", "Only two of them were charged twice."),
+		show("#consoles li", "I don't run it"),
+		picture("rejected"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(waiting, "applied") {
+		t.Errorf("the agent applied before anybody approved: %s", waiting)
+	}
+	if want := `{"table":"customers","where":{"status":"inactive","last_seen_before":"2024-12-01"},"expected_count":214}`; !strings.Contains(done, want) {
+		t.Errorf("the agent's side shows %s, want %s in it", done, want)
+	}
+}
+
+// On a phone everything is within the width, and the buttons work.
+func TestDemoOnAPhone(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t, 390, 844)
+	var overflow bool
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile),
+		chromedp.Navigate(startDemo(t)+"/?user=U0ADA"),
+		show("#messages h3", "Approval needed"),
+		picture("phone"),
+		read(chromedp.Evaluate[bool](`document.documentElement.scrollWidth > window.innerWidth`), &overflow),
+		press(`[data-action-id="approve"]`),
+		picture("phone-confirm"),
+		press("#confirm [data-confirm-yes]"),
+		show("#messages h3", "Applied"),
+		picture("phone-applied"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if overflow {
+		t.Error("the page is wider than the phone")
+	}
+}
