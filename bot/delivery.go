@@ -141,7 +141,7 @@ func (d *delivery) introduce(ctx context.Context) error {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		self, err := d.slack.AuthTestContext(ctx)
 		if err == nil && self.TeamID == "" {
-			err = errors.New("Slack's answer says nothing")
+			err = errors.New("the answer says nothing")
 		}
 		if err == nil && self.TeamID != d.options.Workspace {
 			return fmt.Errorf("the bot token belongs to the workspace %s (%s), not to %s", self.TeamID, self.Team, d.options.Workspace)
@@ -277,7 +277,7 @@ func (d *delivery) deliver(ctx context.Context, n approval.Notice, r *approval.R
 }
 
 // errNoTimestamp means that Slack's answer didn't say which message it posted.
-var errNoTimestamp = errors.New("Slack's answer names no message")
+var errNoTimestamp = errors.New("the answer names no message")
 
 // send posts or updates the request's card; the minimal one if Slack refuses
 // the full one.
@@ -358,7 +358,7 @@ func (d *delivery) private(ctx context.Context) error {
 		return err
 	}
 	if channel.ID != d.options.Channel {
-		return errors.New("Slack answered about another channel")
+		return errors.New("the answer is about another channel")
 	}
 	if channel.IsExtShared {
 		return errShared

@@ -117,7 +117,7 @@ func (d *Directory) eligible(ctx context.Context, id string) error {
 	case err != nil:
 		return unverified("looking up the person", err)
 	case user.ID != id:
-		return unverified("looking up the person", errors.New("Slack answered about somebody else"))
+		return unverified("looking up the person", errors.New("the answer is about somebody else"))
 	case user.Deleted:
 		return deactivated
 	case user.IsBot || user.IsWorkflowBot || user.IsConnectorBot:

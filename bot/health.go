@@ -14,8 +14,8 @@ const (
 )
 
 var (
-	errNotReached   = errors.New("Slack was not reached yet")
-	errDisconnected = errors.New("Socket Mode is not connected, so clicks don't arrive")
+	errNotReached   = errors.New("no call to Slack has succeeded yet")
+	errDisconnected = errors.New("no connection for Socket Mode, so clicks don't arrive")
 )
 
 // health is what is known to be wrong, by part. A part that was set to nil
