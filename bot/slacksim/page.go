@@ -1,6 +1,7 @@
 package slacksim
 
 import (
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -101,17 +102,19 @@ func (w *Workspace) serveAct(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "That isn't something to do.", http.StatusBadRequest)
 		return
 	}
+	// A person who closes the page doesn't take back what they pressed.
+	ctx := context.WithoutCancel(r.Context())
 	var reply Reply
 	var err error
 	switch what := strings.TrimPrefix(r.URL.Path, "/page/"); {
 	case what == "click" && a.View != "":
-		reply, err = w.clickInView(r.Context(), a.User, a.View, a.Block, a.Action, a.Values)
+		reply, err = w.clickInView(ctx, a.User, a.View, a.Block, a.Action, a.Values)
 	case what == "click":
-		reply, err = w.click(r.Context(), a.User, a.Channel, a.TS, a.Block, a.Action)
+		reply, err = w.click(ctx, a.User, a.Channel, a.TS, a.Block, a.Action)
 	case what == "submit":
-		reply, err = w.Submit(r.Context(), a.User, a.View, a.Values)
+		reply, err = w.Submit(ctx, a.User, a.View, a.Values)
 	default:
-		reply, err = w.CloseView(r.Context(), a.User, a.View)
+		reply, err = w.CloseView(ctx, a.User, a.View)
 	}
 	if err != nil {
 		// The button or view went away between drawing and pressing it.

@@ -38,7 +38,7 @@
         shown.delete(key);
       }
     }
-    let grew = false;
+    let newest = null;
     let previous = null;
     for (const message of list) {
       let item = shown.get(message.key);
@@ -47,19 +47,29 @@
         element.dataset.messageTs = message.key;
         item = { element, html: null };
         shown.set(message.key, item);
-        grew = true;
+        newest = element;
       }
       if (item.html !== message.html) {
+        const focused = item.element.contains(document.activeElement);
         item.html = message.html;
         item.element.innerHTML = message.html;
         dates(item.element);
+        if (focused) {
+          item.element.tabIndex = -1;
+          (item.element.querySelector("button") || item.element).focus({ preventScroll: true });
+        }
       }
       const place = previous ? previous.nextSibling : container.firstChild;
       if (place !== item.element) container.insertBefore(item.element, place);
       previous = item.element;
     }
     by("empty").hidden = list.length > 0;
-    if (atEnd || (grew && room < 400)) container.scrollTop = container.scrollHeight;
+    // The end of the channel, but never past the top of what is new: what decides is at the top of a card.
+    if (newest && (atEnd || room < 400)) {
+      container.scrollTop = Math.min(container.scrollHeight, newest.offsetTop - container.offsetTop);
+    } else if (atEnd) {
+      container.scrollTop = container.scrollHeight;
+    }
   }
 
   function typed(root) {
@@ -104,10 +114,12 @@
     dialog.innerHTML = view.html;
     dates(dialog);
     retype(dialog, kept);
+    dialog.setAttribute("aria-label", dialog.querySelector("h2").textContent);
     if (!dialog.open) dialog.showModal();
+    // Never the submit button: Enter on a button that opened a modal would go on to submit it.
     const wrong = dialog.querySelector(".error")?.closest(".block")?.querySelector("input, textarea, select");
     const again = focused && dialog.querySelector(`[data-input="${CSS.escape(focused)}"]`);
-    (wrong || again || dialog.querySelector("[data-input]") || dialog.querySelector("[data-submit]") || dialog.querySelector("footer button")).focus();
+    (wrong || again || dialog.querySelector("[data-input]") || dialog.querySelector("footer [data-close]")).focus();
   }
 
   function consoles(list) {
@@ -118,7 +130,10 @@
       let section = aside.children[i];
       if (!section) {
         section = document.createElement("section");
+        section.dataset.console = panel.title;
         section.append(document.createElement("h2"), document.createElement("ol"));
+        section.lastChild.setAttribute("role", "log");
+        section.lastChild.setAttribute("aria-label", panel.title);
         aside.append(section);
       }
       const [title, lines] = section.children;
@@ -170,18 +185,20 @@
       document.body.classList.remove("offline");
       draw(JSON.parse(event.data));
     };
-    stream.onerror = () => document.body.classList.add("offline");
+    stream.onerror = () => {
+      document.body.classList.add("offline");
+      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
+    };
   }
 
   // Acting
 
-  let noticeTimer;
+  // A popover is above an open modal. It stays until the person does something else.
   function notice(text) {
     const element = by("notice");
+    if (element.matches(":popover-open")) element.hidePopover();
     element.textContent = text;
-    element.hidden = !text;
-    clearTimeout(noticeTimer);
-    if (text) noticeTimer = setTimeout(() => (element.hidden = true), 8000);
+    if (text) element.showPopover();
   }
 
   async function tell(what, act, button) {
@@ -231,14 +248,16 @@
         dialog.close();
       };
       dialog.onclose = () => resolve(answer);
+      dialog.setAttribute("aria-label", asked.title.text);
       dialog.showModal();
-      go.focus();
+      deny.focus();
     });
   }
 
   document.addEventListener("click", async (event) => {
     const close = event.target.closest("[data-close]");
     const view = event.target.closest("[data-view-id]");
+    if (close?.getAttribute("aria-busy")) return;
     if (close) {
       tell("close", { view: view.dataset.viewId }, close);
       return;
@@ -258,6 +277,7 @@
   document.addEventListener("submit", (event) => {
     event.preventDefault();
     const view = event.target.closest("[data-view-id]");
+    if (view.querySelector("[data-submit]").getAttribute("aria-busy")) return;
     tell("submit", { view: view.dataset.viewId, values: typed(view) }, view.querySelector("[data-submit]"));
   });
 
