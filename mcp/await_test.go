@@ -205,6 +205,27 @@ func TestCallerGoneIsNoAnswer(t *testing.T) {
 	})
 }
 
+// A call that the host cancelled is answered to nobody, so a stop doesn't wait
+// for it.
+func TestCancelledCallHoldsUpNoStop(t *testing.T) {
+	t.Parallel()
+	bubble(t, nil, func(t *testing.T, _ *approvaltest.Fixture, session *sdk.ClientSession, s *stdio) {
+		id := asked(t, session)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := await(ctx, session, id, nil)
+		synctest.Wait()
+		cancel()
+		<-done
+		synctest.Wait()
+		began := time.Now()
+		s.stop()
+		if err := <-s.ended; err != nil || time.Since(began) != 0 {
+			t.Errorf("ServeStdio ended after %v with %v", time.Since(began), err)
+		}
+		s.ended <- nil // for the cleanup
+	})
+}
+
 // checkUntouched checks that a request is as it was made.
 func checkUntouched(t *testing.T, f *approvaltest.Fixture, id approval.ID) {
 	t.Helper()

@@ -51,8 +51,9 @@ func (c *calls) settle() {
 	}
 }
 
-// drain waits until all calls are answered, at most drainLimit.
-func (c *calls) drain() {
+// drain waits until all calls are answered, at most drainLimit, or until gone is
+// closed because nobody takes answers any more.
+func (c *calls) drain(gone <-chan struct{}) {
 	c.mu.Lock()
 	c.draining = true
 	c.settle()
@@ -61,6 +62,7 @@ func (c *calls) drain() {
 	defer limit.Stop()
 	select {
 	case <-c.idle:
+	case <-gone:
 	case <-limit.C:
 	}
 }

@@ -173,7 +173,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Call it before http.Server.Shutdown, which waits for open event streams.
 func (h *Handler) Close() {
 	h.server.end()
-	h.posts.drain()
+	h.posts.drain(nil)
 	for session := range h.sdk.Sessions() {
 		_ = session.Close() // it is closed whatever the error
 	}

@@ -32,14 +32,20 @@ func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.Read
 	if err != nil {
 		return fmt.Errorf("starting to serve stdio: %w", err)
 	}
+	gone := make(chan struct{}) // closed when the host is, and nothing can be answered any more
+	closed := make(chan struct{})
 	closing := context.AfterFunc(ctx, func() {
+		defer close(closed)
 		s.end()
-		answered.drain()
+		answered.drain(gone)
 		hangUp()
 		_ = session.Close() // Wait reports how it ended
 	})
 	err = session.Wait()
-	closing()
+	close(gone)
+	if !closing() {
+		<-closed
+	}
 	s.end()
 	s.prompts.wait()
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
