@@ -84,7 +84,8 @@ func refusal(code string, problems ...Problem) answer {
 	return a
 }
 
-// refuseFor turns what the linter found into an answer; the first problem names the error.
+// refuseFor turns what the linter found into an answer; the first problem names
+// the error.
 func refuseFor(problems []Problem) answer { return refusal(problems[0].Code, problems...) }
 
 func rateLimited(after time.Duration) answer {
@@ -110,8 +111,9 @@ func (a answer) write(rw http.ResponseWriter) {
 	}
 }
 
-// serveAPI answers one Web API call. Slack takes GET for most methods; here a change needs POST, because a GET can come from
-// any page in the person's browser.
+// serveAPI answers one Web API call. Slack takes GET for most methods; here a
+// change needs POST, because a GET can come from any page in the person's
+// browser.
 func (w *Workspace) serveAPI(rw http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("method")
 	w.serveCall(rw, r, name, func(arguments url.Values, token string) answer {
@@ -160,7 +162,8 @@ func (w *Workspace) call(header http.Header, name, token string, arguments url.V
 	return m.handle(w, arguments)
 }
 
-// scope reports whether the bot has a scope, and otherwise what the call is answered with.
+// scope reports whether the bot has a scope, and otherwise what the call is
+// answered with.
 func (w *Workspace) scope(needed string) (answer, bool) {
 	if slices.Contains(w.options.Scopes, needed) {
 		return answer{}, true
@@ -171,8 +174,9 @@ func (w *Workspace) scope(needed string) (answer, bool) {
 	return a, false
 }
 
-// readArguments reads a call's arguments from the query and a form or JSON body, and its token from the Authorization header or
-// the token argument, which it takes out.
+// readArguments reads a call's arguments from the query and a form or JSON
+// body, and its token from the Authorization header or the token argument,
+// which it takes out.
 func readArguments(rw http.ResponseWriter, r *http.Request) (url.Values, string, error) {
 	arguments := r.URL.Query()
 	r.Body = http.MaxBytesReader(rw, r.Body, maxAPIBody)

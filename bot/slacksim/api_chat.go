@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// unsupportedArguments are real arguments of chat methods that nothing here would honour.
+// unsupportedArguments are real arguments of chat methods that nothing here
+// would honour.
 var unsupportedArguments = []string{"as_user", "attachments", "file_ids", "icon_emoji", "icon_url", "link_names", "markdown_text",
 	"parse", "username"}
 
@@ -71,7 +72,8 @@ func (w *Workspace) postable(id string) (Channel, answer, bool) {
 	return c, answer{}, true
 }
 
-// thread checks a thread_ts. Slack's answer to one that isn't a message isn't documented; refusing is the stricter reading.
+// thread checks a thread_ts. Slack's answer to one that isn't a message isn't
+// documented; refusing is the stricter reading.
 func (w *Workspace) thread(c Channel, ts string) (answer, bool) {
 	if ts == "" || w.message(c.ID, ts, "") != nil {
 		return answer{}, true
@@ -152,7 +154,8 @@ func (w *Workspace) chatUpdate(arguments url.Values) answer {
 	if said.text == "" && said.blocks == nil {
 		return failure("no_text")
 	}
-	// Blocks replace blocks and leave no label. Text alone removes the blocks, and the message counts as edited.
+	// Blocks replace blocks and leave no label. Text alone removes the blocks,
+	// and the message counts as edited.
 	if said.blocks == nil {
 		m.Edited = true
 	}
@@ -201,7 +204,8 @@ func (w *Workspace) chatGetPermalink(arguments url.Values) answer {
 	return success(map[string]any{"channel": c.ID, "permalink": link})
 }
 
-// Say posts a plain message as a person. The app can see it, and can't change it.
+// Say posts a plain message as a person. The app can see it, and can't change
+// it.
 func (w *Workspace) Say(userID, channelID, text string) (Message, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,7 +23,8 @@ func (w *Workspace) authTest(url.Values) answer {
 	return success(body)
 }
 
-// readable returns a conversation the bot may look at, given the scope for its kind, such as read or history.
+// readable returns a conversation the bot may look at, given the scope for its
+// kind, such as read or history.
 func (w *Workspace) readable(id, what string) (Channel, answer, bool) {
 	c, ok := w.channel(id)
 	if !ok || c.Private && c.WithoutBot {
@@ -157,7 +158,8 @@ var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,6})?$`)
 
 func isTimestamp(ts string) bool { return timestampPattern.MatchString(ts) }
 
-// compareTimestamps compares two timestamps of seconds and up to six decimals, without losing digits to a float.
+// compareTimestamps compares two timestamps of seconds and up to six decimals,
+// without losing digits to a float.
 func compareTimestamps(a, b string) int {
 	normal := func(ts string) string {
 		seconds, fraction, _ := strings.Cut(ts, ".")
@@ -219,7 +221,8 @@ func (w *Workspace) usergroupsList(arguments url.Values) answer {
 	return success(map[string]any{"usergroups": groups})
 }
 
-// usergroupsUsersList answers for a disabled group only with include_disabled, the stricter reading of its documentation.
+// usergroupsUsersList answers for a disabled group only with include_disabled,
+// the stricter reading of its documentation.
 func (w *Workspace) usergroupsUsersList(arguments url.Values) answer {
 	g, ok := w.group(arguments.Get("usergroup"))
 	if !ok || g.Disabled && !truth(arguments.Get("include_disabled")) {

@@ -23,7 +23,8 @@ func (w *Workspace) exchange(id string) (*trigger, answer, bool) {
 	return t, answer{}, true
 }
 
-// readView reads and checks the view argument of a views method. The view keeps the id of the one it replaces, if any.
+// readView reads and checks the view argument of a views method. The view keeps
+// the id of the one it replaces, if any.
 func (w *Workspace) readView(arguments url.Values, replacing *view) (viewContent, answer, bool) {
 	var content viewContent
 	raw := json.RawMessage(arguments.Get("view"))
@@ -100,7 +101,8 @@ func (w *Workspace) viewsUpdate(arguments url.Values) answer {
 	return success(map[string]any{"view": w.viewJSON(v, nil)})
 }
 
-// viewJSON is a view as the Web API and interactions show it, with what the person put into its inputs.
+// viewJSON is a view as the Web API and interactions show it, with what the
+// person put into its inputs.
 func (w *Workspace) viewJSON(v *view, given map[string]string) map[string]any {
 	optional := func(s string) any {
 		if s == "" {

@@ -10,15 +10,17 @@ import (
 type Call struct {
 	Method string // such as chat.postMessage; response_url for a POST to one
 	At     time.Time
-	// Arguments are form-style: a nested value of a JSON body is kept as its JSON text. The token is left out.
+	// Arguments are form-style: a nested value of a JSON body is kept as its
+	// JSON text. The token is left out.
 	Arguments url.Values
 	Status    int    // HTTP status of the answer; 0 while there is none, and when the connection was dropped
 	Error     string // Slack's error name; empty when the answer was ok
 	TS        string // of the message that was posted or updated
 }
 
-// Calls returns the calls of one method, oldest first; of all methods when method is empty. A call is in it from its arrival, so
-// before it has any effect.
+// Calls returns the calls of one method, oldest first; of all methods when
+// method is empty. A call is in it from its arrival, so before it has any
+// effect.
 func (w *Workspace) Calls(method string) []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +33,8 @@ func (w *Workspace) Calls(method string) []Call {
 	return found
 }
 
-// arrive notes a call and returns its record, whose answer is filled in by finish.
+// arrive notes a call and returns its record, whose answer is filled in by
+// finish.
 func (w *Workspace) arrive(method string, arguments url.Values) *Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,7 +44,8 @@ func (w *Workspace) arrive(method string, arguments url.Values) *Call {
 	return call
 }
 
-// finish notes what a call came to. Without an answer, the connection was dropped.
+// finish notes what a call came to. Without an answer, the connection was
+// dropped.
 func (w *Workspace) finish(call *Call, a answer, answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

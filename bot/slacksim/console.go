@@ -21,7 +21,8 @@ type consoleLine struct {
 	text string
 }
 
-// Console adds a panel with that title to the page, or returns the one that has it.
+// Console adds a panel with that title to the page, or returns the one that has
+// it.
 func (w *Workspace) Console(title string) *Console {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,7 +33,8 @@ func FormBody(payload json.RawMessage) []byte {
 	return []byte(url.Values{"payload": {string(payload)}}.Encode())
 }
 
-// Sign returns the headers of an interaction request whose body was signed at that time.
+// Sign returns the headers of an interaction request whose body was signed at
+// that time.
 func (w *Workspace) Sign(body []byte, at time.Time) http.Header {
 	seconds := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(w.options.SigningSecret))
@@ -45,8 +46,9 @@ func (w *Workspace) Sign(body []byte, at time.Time) http.Header {
 	return header
 }
 
-// Deliver sends a payload as Slack would, whatever it says: over Socket Mode while a client is connected, otherwise signed to
-// the Request URL. The answer isn't acted upon. An error means only that ctx ended.
+// Deliver sends a payload as Slack would, whatever it says: over Socket Mode
+// while a client is connected, otherwise signed to the Request URL. The answer
+// isn't acted upon. An error means only that ctx ended.
 func (w *Workspace) Deliver(ctx context.Context, payload json.RawMessage) (Reply, error) {
 	w.mu.Lock()
 	overSocket, target := len(w.sockets) > 0, w.target
@@ -106,7 +108,8 @@ func (w *Workspace) deliverHTTP(ctx context.Context, target string, payload json
 	return reply
 }
 
-// startDeadline starts Slack's three seconds. The channel is closed when they are over; stop must be called.
+// startDeadline starts Slack's three seconds. The channel is closed when they
+// are over; stop must be called.
 func (w *Workspace) startDeadline() (over chan struct{}, stop func()) {
 	over = make(chan struct{})
 	w.mu.Lock()
@@ -128,8 +131,9 @@ func (w *Workspace) endDeadline(over chan struct{}) {
 	}
 }
 
-// PassAckDeadline ends Slack's three seconds now for every interaction that is waiting for the app, so that a test needn't
-// wait. A Socket Mode envelope is then sent once more, with three seconds of its own.
+// PassAckDeadline ends Slack's three seconds now for every interaction that is
+// waiting for the app, so that a test needn't wait. A Socket Mode envelope is
+// then sent once more, with three seconds of its own.
 func (w *Workspace) PassAckDeadline() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,7 @@
 package slacksim
 
-// emoji are the names that the page shows as characters. Others stay as written.
+// emoji are the names that the page shows as characters. Others stay as
+// written.
 var emoji = map[string]string{
 	"+1":                        "👍",
 	"-1":                        "👎",

@@ -5,13 +5,16 @@ import (
 	"time"
 )
 
-// Fault is a way for a call to go wrong. Set one of Status, Error, HTML and Drop; Hold can be combined with each, or stand alone.
+// Fault is a way for a call to go wrong. Set one of Status, Error, HTML and
+// Drop; Hold can be combined with each, or stand alone.
 type Fault struct {
-	// Status answers with this HTTP status instead of handling the call; 429 has Slack's ratelimited body.
+	// Status answers with this HTTP status instead of handling the call; 429
+	// has Slack's ratelimited body.
 	Status int
 	// RetryAfter sets the Retry-After header, rounded up to whole seconds.
 	RetryAfter time.Duration
-	// Error answers 200 with ok:false and this name instead of handling the call.
+	// Error answers 200 with ok:false and this name instead of handling the
+	// call.
 	Error string
 	// HTML answers 200 with an HTML page, as a proxy in between would.
 	HTML bool
@@ -29,18 +32,21 @@ const (
 	DropNone Drop = iota
 	// DropUnhandled closes the connection before the call is handled.
 	DropUnhandled
-	// DropDelivered handles the call, then closes the connection: the caller can't tell that it took effect.
+	// DropDelivered handles the call, then closes the connection: the caller
+	// can't tell that it took effect.
 	DropDelivered
 )
 
-// armedFault is a fault and how often it still strikes; forever when left is negative.
+// armedFault is a fault and how often it still strikes; forever when left is
+// negative.
 type armedFault struct {
 	Fault
 	left int
 }
 
-// Fail makes the next times calls of a Web API method go wrong; with times of 0 or less, all calls until Recover.
-// Faults of one method queue up. The method response_url stands for posts to response URLs.
+// Fail makes the next times calls of a Web API method go wrong; with times of 0
+// or less, all calls until Recover. Faults of one method queue up. The method
+// response_url stands for posts to response URLs.
 func (w *Workspace) Fail(method string, fault Fault, times int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +81,8 @@ func (w *Workspace) strike(method string) Fault {
 // faultPage is what a proxy between the app and Slack might answer.
 const faultPage = "<!doctype html><title>Sign in</title><p>This isn't Slack.</p>"
 
-// answer returns what the fault answers instead of handling the call, if it does.
+// answer returns what the fault answers instead of handling the call, if it
+// does.
 func (f Fault) answer() (answer, bool) {
 	switch {
 	case f.Status == http.StatusTooManyRequests:
@@ -90,7 +97,8 @@ func (f Fault) answer() (answer, bool) {
 	return answer{}, false
 }
 
-// wait holds the call back as the fault says. It reports whether the client is still there.
+// wait holds the call back as the fault says. It reports whether the client is
+// still there.
 func (f Fault) wait(r *http.Request) bool {
 	if f.Hold == nil {
 		return true

@@ -29,7 +29,8 @@ func (e *element) initial() string {
 	return e.InitialValue
 }
 
-// state returns the input's entry in a view's state, given what the person put in.
+// state returns the input's entry in a view's state, given what the person put
+// in.
 func (e *element) state(value string) map[string]any {
 	entry := map[string]any{"type": e.Type}
 	switch e.Type {
@@ -66,7 +67,8 @@ func (e *element) option(value string) (option, bool) {
 	return find(e.Options, func(o option) bool { return o.Value == value })
 }
 
-// check is what a Slack client checks before it submits a form. It returns the message for the field, or "".
+// check is what a Slack client checks before it submits a form. It returns the
+// message for the field, or "".
 func (e *element) check(value string, optional bool) string {
 	if value == "" {
 		if optional {
@@ -106,7 +108,8 @@ func (e *element) check(value string, optional bool) string {
 	return ""
 }
 
-// values returns the state of a view's inputs. Inputs that aren't named keep their initial value.
+// values returns the state of a view's inputs. Inputs that aren't named keep
+// their initial value.
 func (v *view) values(given map[string]string) map[string]map[string]any {
 	values := map[string]map[string]any{}
 	for _, b := range blocksOf(v.content.Blocks) {
@@ -156,7 +159,8 @@ func (v *view) hasInputs(named map[string]string) bool {
 	return true
 }
 
-// checkNames makes sure that a caller's values are for inputs, and choices are among the options.
+// checkNames makes sure that a caller's values are for inputs, and choices are
+// among the options.
 func (v *view) checkNames(given map[string]string) error {
 	for name, value := range given {
 		e, ok := v.input(name)

@@ -8,13 +8,17 @@ import (
 
 // Reply is what came of one interaction, as the person who acted sees it.
 type Reply struct {
-	// Status is the HTTP status of the app's answer; 200 for an acknowledged Socket Mode envelope; 0 when no answer came.
+	// Status is the HTTP status of the app's answer; 200 for an acknowledged
+	// Socket Mode envelope; 0 when no answer came.
 	Status int
-	// Body is the answer's body, or the payload of the Socket Mode acknowledgement.
+	// Body is the answer's body, or the payload of the Socket Mode
+	// acknowledgement.
 	Body []byte
-	// Shown is the error that Slack would show to the person; empty when all went well.
+	// Shown is the error that Slack would show to the person; empty when all
+	// went well.
 	Shown string
-	// FieldErrors are messages on input blocks by block id, from the app or, with Sent false, from Slack's own form check.
+	// FieldErrors are messages on input blocks by block id, from the app or,
+	// with Sent false, from Slack's own form check.
 	FieldErrors map[string]string
 	// Sent reports whether anything was sent to the app.
 	Sent bool
@@ -33,9 +37,11 @@ const (
 	shownFormTrouble = "We had some trouble connecting. Try again?"
 )
 
-// Click has a person press a button in a message (an ephemeral one included), confirming its confirm dialog if it has one.
-// It returns once the app answered or Slack's three seconds are over. An error means that there is nothing to press:
-// unknown person, message or action. Deactivated people and bots can press too, as in a race with their deactivation.
+// Click has a person press a button in a message (an ephemeral one included),
+// confirming its confirm dialog if it has one. It returns once the app answered
+// or Slack's three seconds are over. An error means that there is nothing to
+// press: unknown person, message or action. Deactivated people and bots can
+// press too, as in a race with their deactivation.
 func (w *Workspace) Click(ctx context.Context, userID, channelID, ts, actionID string) (Reply, error) {
 	return w.click(ctx, userID, channelID, ts, "", actionID)
 }
@@ -61,10 +67,12 @@ func (w *Workspace) clickInView(ctx context.Context, userID, viewID, blockID, ac
 	return w.Deliver(ctx, payload)
 }
 
-// Submit has a person press the submit button of the view they see. Values are by block id (an input block has one element):
-// text as typed, or a chosen option's value; several options, for checkboxes, on a line each. Blocks that aren't named keep
-// their initial value. Slack's own form check (required, lengths, numbers) comes first and may end it.
-// The app's response_action is carried out before Submit returns.
+// Submit has a person press the submit button of the view they see. Values are
+// by block id (an input block has one element): text as typed, or a chosen
+// option's value; several options, for checkboxes, on a line each. Blocks that
+// aren't named keep their initial value. Slack's own form check (required,
+// lengths, numbers) comes first and may end it. The app's response_action is
+// carried out before Submit returns.
 func (w *Workspace) Submit(ctx context.Context, userID, viewID string, values map[string]string) (Reply, error) {
 	errors, err := w.precheck(userID, viewID, values)
 	if err != nil {
@@ -154,7 +162,8 @@ func (w *Workspace) respond(reply *Reply, userID, viewID string) {
 	}
 }
 
-// CloseView has a person close the view they see with its close button; a view_closed is sent if the view asks for it.
+// CloseView has a person close the view they see with its close button; a
+// view_closed is sent if the view asks for it.
 func (w *Workspace) CloseView(ctx context.Context, userID, viewID string) (Reply, error) {
 	payload, err := w.close(userID, viewID)
 	if err != nil || payload == nil {

@@ -26,19 +26,23 @@ const (
 	maxPostText        = 40_000
 	maxPrivateMetadata = 3_000
 
-	// Slack names msg_blocks_too_long but documents no threshold. Published measurements: markdown blocks alone are taken up to
-	// 13,297 characters (bolt-js#2509, where Slack speaks of "12,000 text characters with a buffer for block containers"); of
-	// mixed blocks, 9,597 characters in 50 blocks are taken and 11,341 in 45 are refused (bolt-js#2867). Charging each block for
-	// its container agrees with all of them.
+	// Slack names msg_blocks_too_long but documents no threshold. Published
+	// measurements: markdown blocks alone are taken up to 13,297 characters
+	// (bolt-js#2509, where Slack speaks of "12,000 text characters with a
+	// buffer for block containers"); of mixed blocks, 9,597 characters in 50
+	// blocks are taken and 11,341 in 45 are refused (bolt-js#2867). Charging
+	// each block for its container agrees with all of them.
 	maxMessageCharacters = 13_200
 	blockCharacters      = 50
 )
 
 // Problem is one reason for which Slack would refuse a message or view.
 type Problem struct {
-	// Code is the error name that the Web API would answer with, such as invalid_blocks.
+	// Code is the error name that the Web API would answer with, such as
+	// invalid_blocks.
 	Code string
-	// Pointer is the JSON pointer of the offending value, such as /blocks/0/text/text.
+	// Pointer is the JSON pointer of the offending value, such as
+	// /blocks/0/text/text.
 	Pointer string
 	// Message says what is wrong, in Slack's words where they are known.
 	Message string
@@ -47,9 +51,10 @@ type Problem struct {
 // String formats the problem as Slack does in its list of errors.
 func (p Problem) String() string { return p.Message + " [json-pointer:" + p.Pointer + "]" }
 
-// LintMessage checks the blocks and notification text of a message that is posted and later updated with the same, against the
-// limits that Slack documents. Lengths are in characters after escaping. Blocks may be empty, text must not be. It returns nil
-// when Slack would take it.
+// LintMessage checks the blocks and notification text of a message that is
+// posted and later updated with the same, against the limits that Slack
+// documents. Lengths are in characters after escaping. Blocks may be empty,
+// text must not be. It returns nil when Slack would take it.
 func LintMessage(blocks json.RawMessage, text string) []Problem {
 	problems := lintBlocks(blocks)
 	switch n := characters(text, markupText); {
@@ -82,7 +87,8 @@ func lintBlocks(blocks json.RawMessage) []Problem {
 	return l.problems
 }
 
-// LintView checks a modal or Home view. It returns nil when Slack would take it.
+// LintView checks a modal or Home view. It returns nil when Slack would take
+// it.
 func LintView(view json.RawMessage) []Problem {
 	if len(view) > maxViewBytes {
 		return []Problem{{Code: codeViewTooLarge, Pointer: "/view", Message: fmt.Sprintf("must be at most %d bytes", maxViewBytes)}}

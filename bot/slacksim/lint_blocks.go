@@ -19,8 +19,9 @@ func blockRules() map[string]blockRule {
 		"input":     {anywhere, lintInput},
 		"alert":     {onModal, lintAlert},
 
-		// Real block types that this simulator doesn't show. Each is refused: in the wrong place as Slack does, in the right one
-		// because nothing here would check it.
+		// Real block types that this simulator doesn't show. Each is refused:
+		// in the wrong place as Slack does, in the right one because nothing
+		// here would check it.
 		"call":               {onMessage, nil},
 		"card":               {anywhere, nil},
 		"carousel":           {onMessage | onHome, nil},

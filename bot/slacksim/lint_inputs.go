@@ -144,7 +144,8 @@ func lintOptions(n node, kind textKind, most int) {
 	}
 }
 
-// lintInitial checks that an initial option is one of the options, field for field.
+// lintInitial checks that an initial option is one of the options, field for
+// field.
 func lintInitial(n, initial node) {
 	if !initial.present() {
 		return

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// surface is where blocks are shown; the values are bits, so that a rule can name several.
+// surface is where blocks are shown; the values are bits, so that a rule can
+// name several.
 type surface int
 
 const (
@@ -38,7 +39,8 @@ func (l *linter) add(code, pointer, message string) {
 	l.problems = append(l.problems, Problem{Code: code, Pointer: pointer, Message: message})
 }
 
-// node is a value in the document under check and the way to it. The value is nil when it is absent.
+// node is a value in the document under check and the way to it. The value is
+// nil when it is absent.
 type node struct {
 	l       *linter
 	pointer string
@@ -56,8 +58,9 @@ func (n node) child(name string) node {
 	return node{n.l, n.pointer + "/" + name, object[name]}
 }
 
-// object checks that the value is an object with only these properties; a name that ends in * is required, and "*" alone
-// allows any other. It reports whether there is an object to look into.
+// object checks that the value is an object with only these properties; a name
+// that ends in * is required, and "*" alone allows any other. It reports
+// whether there is an object to look into.
 func (n node) object(properties ...string) bool {
 	object, ok := n.value.(map[string]any)
 	if !ok {
@@ -83,7 +86,8 @@ func (n node) object(properties ...string) bool {
 	return true
 }
 
-// items checks that the value is an array with that many items and returns them.
+// items checks that the value is an array with that many items and returns
+// them.
 func (n node) items(fewest, most int) []node {
 	if !n.present() {
 		return nil
@@ -106,7 +110,8 @@ func (n node) items(fewest, most int) []node {
 	return nodes
 }
 
-// text1 checks an optional string that isn't shown as message text, such as an id or a value, and returns it.
+// text1 checks an optional string that isn't shown as message text, such as an
+// id or a value, and returns it.
 func (n node) id(fewest, most int) string {
 	if !n.present() {
 		return ""
@@ -144,7 +149,8 @@ func (n node) boolean() {
 	}
 }
 
-// integer checks an optional whole number and returns it, with the fallback when it is absent or wrong.
+// integer checks an optional whole number and returns it, with the fallback
+// when it is absent or wrong.
 func (n node) integer(fewest, most, fallback int) int {
 	if !n.present() {
 		return fallback
@@ -193,7 +199,8 @@ func (n node) text(kind textKind, most int) {
 	n.child("text").shown(escaping, 1, most)
 }
 
-// shown checks a string that people read, counting it towards the whole message.
+// shown checks a string that people read, counting it towards the whole
+// message.
 func (n node) shown(e escaping, fewest, most int) {
 	if !n.present() {
 		return
@@ -216,8 +223,9 @@ const (
 	markupText                 // < and > are markup, & becomes an entity unless it starts one
 )
 
-// characters counts a text as Slack stores it. That the count is after escaping is documented only in that limits apply to the
-// escaped text; counting an unescaped & as five is the stricter reading.
+// characters counts a text as Slack stores it. That the count is after escaping
+// is documented only in that limits apply to the escaped text; counting an
+// unescaped & as five is the stricter reading.
 func characters(text string, e escaping) int {
 	count := utf8.RuneCountInString(text)
 	for i, r := range text {

@@ -1,6 +1,7 @@
 package slacksim
 
-// Rich text is parsed by nobody: its elements say what they are, so its text is counted as plain text.
+// Rich text is parsed by nobody: its elements say what they are, so its text is
+// counted as plain text.
 
 func lintRichText(n node) {
 	n.object("type*", "block_id", "elements*")
@@ -9,7 +10,8 @@ func lintRichText(n node) {
 	}
 }
 
-// maxRichTextItems is far above what fits in a message; Slack documents no limit.
+// maxRichTextItems is far above what fits in a message; Slack documents no
+// limit.
 const maxRichTextItems = 1000
 
 func lintRichTextElement(n node) {
@@ -46,7 +48,8 @@ func lintRichTextElement(n node) {
 	}
 }
 
-// lintInline checks the elements of a line of rich text. A preformatted one takes only text and links.
+// lintInline checks the elements of a line of rich text. A preformatted one
+// takes only text and links.
 func lintInline(n node, preformatted bool) {
 	for _, element := range n.items(1, maxRichTextItems) {
 		kind := stringOf(element.child("type").value)

@@ -36,7 +36,8 @@ func confirmDialog(title, text, yes, no string) string {
 		`"confirm":{"type":"plain_text","text":"%s"},"deny":{"type":"plain_text","text":"%s"}}`, title, text, yes, no))
 }
 
-// Every length limit holds at its last character and breaks at the next, and what must not be empty is refused when it is.
+// Every length limit holds at its last character and breaks at the next, and
+// what must not be empty is refused when it is.
 func TestLengths(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -369,7 +370,8 @@ func TestViewSize(t *testing.T) {
 	}
 }
 
-// The samples are cards and modals as an approval bot would write them; what Slack's own types say of them was checked elsewhere.
+// The samples are cards and modals as an approval bot would write them; what
+// Slack's own types say of them was checked elsewhere.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.json")

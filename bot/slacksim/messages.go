@@ -16,15 +16,18 @@ type Message struct {
 	Text     string // the notification text
 	Blocks   json.RawMessage
 	Metadata Metadata
-	// Edited reports whether clients show the "(edited)" label, which they don't when an update carried blocks.
+	// Edited reports whether clients show the "(edited)" label, which they
+	// don't when an update carried blocks.
 	Edited bool
 	// Earlier holds what the message was before each update, oldest first.
 	Earlier []Revision
-	// VisibleTo is the one person who sees an ephemeral message; empty for a normal one.
+	// VisibleTo is the one person who sees an ephemeral message; empty for a
+	// normal one.
 	VisibleTo string
 	// Broadcast is a thread reply that is shown in the channel too.
 	Broadcast bool
-	// UnfurlLinks and UnfurlMedia are as the app sent them; nil means that it left Slack's default.
+	// UnfurlLinks and UnfurlMedia are as the app sent them; nil means that it
+	// left Slack's default.
 	UnfurlLinks, UnfurlMedia *bool
 	PostedAt                 time.Time
 }
@@ -37,14 +40,16 @@ type Revision struct {
 	ReplacedAt time.Time
 }
 
-// Metadata is message metadata: machine-readable, invisible to people, readable by other apps.
+// Metadata is message metadata: machine-readable, invisible to people, readable
+// by other apps.
 type Metadata struct {
 	EventType    string          `json:"event_type"`
 	EventPayload json.RawMessage `json:"event_payload"`
 }
 
-// Messages returns the channel's messages and thread replies, oldest first, without ephemeral ones. A direct message channel
-// can also be asked for by the person's id.
+// Messages returns the channel's messages and thread replies, oldest first,
+// without ephemeral ones. A direct message channel can also be asked for by the
+// person's id.
 func (w *Workspace) Messages(channelID string) []Message {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +62,8 @@ func (w *Workspace) Messages(channelID string) []Message {
 	return found
 }
 
-// Ephemerals returns what the person was shown with "Only visible to you", oldest first.
+// Ephemerals returns what the person was shown with "Only visible to you",
+// oldest first.
 func (w *Workspace) Ephemerals(userID string) []Message {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,14 +76,16 @@ func (w *Workspace) Ephemerals(userID string) []Message {
 	return found
 }
 
-// copy protects what the workspace holds from its readers. JSON is never changed in place, so it is shared.
+// copy protects what the workspace holds from its readers. JSON is never
+// changed in place, so it is shared.
 func (m *Message) copy() Message {
 	c := *m
 	c.Earlier = slices.Clone(m.Earlier)
 	return c
 }
 
-// message returns a message as that person could see it; ephemeral ones belong to one person. The caller holds mu.
+// message returns a message as that person could see it; ephemeral ones belong
+// to one person. The caller holds mu.
 func (w *Workspace) message(channelID, ts, userID string) *Message {
 	for _, m := range w.messages {
 		if m.Channel == channelID && m.TS == ts && (m.VisibleTo == "" || m.VisibleTo == userID) {
@@ -108,7 +116,8 @@ func (w *Workspace) update(m *Message, text string, blocks json.RawMessage, meta
 	w.ring()
 }
 
-// withBlockIDs gives each block without a block_id one, as Slack does. The blocks have passed the linter. The caller holds mu.
+// withBlockIDs gives each block without a block_id one, as Slack does. The
+// blocks have passed the linter. The caller holds mu.
 func (w *Workspace) withBlockIDs(blocks json.RawMessage) json.RawMessage {
 	var list []map[string]json.RawMessage
 	if len(blocks) == 0 || json.Unmarshal(blocks, &list) != nil || len(list) == 0 {
@@ -122,7 +131,8 @@ func (w *Workspace) withBlockIDs(blocks json.RawMessage) json.RawMessage {
 	return asJSON(list)
 }
 
-// asJSON encodes a value that is known to be encodable, with < and & as they are.
+// asJSON encodes a value that is known to be encodable, with < and & as they
+// are.
 func asJSON(value any) json.RawMessage {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

@@ -2,8 +2,9 @@ package slacksim
 
 import "encoding/json"
 
-// The types below are what the simulator itself reads from blocks that passed the linter: what can be pressed, filled in and
-// shown. Apps' JSON is kept and sent back as they wrote it.
+// The types below are what the simulator itself reads from blocks that passed
+// the linter: what can be pressed, filled in and shown. Apps' JSON is kept and
+// sent back as they wrote it.
 
 type block struct {
 	Type      string            `json:"type"`
@@ -90,7 +91,8 @@ func (b block) buttons() []element {
 	return buttons
 }
 
-// button finds a button. Action ids are unique within a block only; without a block id the first counts.
+// button finds a button. Action ids are unique within a block only; without a
+// block id the first counts.
 func button(blocks json.RawMessage, blockID, actionID string) (element, string, bool) {
 	for _, b := range blocksOf(blocks) {
 		if blockID != "" && b.BlockID != blockID {

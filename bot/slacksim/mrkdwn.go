@@ -17,8 +17,9 @@ type directory struct {
 	channels map[string]Channel
 }
 
-// Markup renders Slack's mrkdwn. Everything that isn't markup is escaped, so the result is as inert as plain text but for links
-// to web addresses that the app itself wrote as links.
+// Markup renders Slack's mrkdwn. Everything that isn't markup is escaped, so
+// the result is as inert as plain text but for links to web addresses that the
+// app itself wrote as links.
 func (d *directory) Markup(text string) template.HTML {
 	var out strings.Builder
 	for i, part := range strings.Split(text, "```") {
@@ -28,10 +29,11 @@ func (d *directory) Markup(text string) template.HTML {
 		}
 		d.paragraphs(&out, part)
 	}
-	return template.HTML(out.String()) //nolint:gosec // Each piece above is escaped.
+	return template.HTML(out.String()) // Each piece above is escaped.
 }
 
-// paragraphs renders text outside of code blocks; lines that start with > form a quote.
+// paragraphs renders text outside of code blocks; lines that start with > form
+// a quote.
 func (d *directory) paragraphs(out *strings.Builder, text string) {
 	quoted := func(line string) (string, bool) {
 		for _, mark := range []string{"&gt; ", "> ", "&gt;", ">"} {
@@ -111,7 +113,8 @@ func (d *directory) inline(s string) string {
 	return out.String()
 }
 
-// emphasised returns what stands between the marker at i and its partner. Markers count only at the edges of words.
+// emphasised returns what stands between the marker at i and its partner.
+// Markers count only at the edges of words.
 func emphasised(s string, i int) (string, bool) {
 	before, _ := utf8.DecodeLastRuneInString(s[:i])
 	if i > 0 && (unicode.IsLetter(before) || unicode.IsDigit(before)) {
@@ -195,7 +198,8 @@ func mentionHTML(me bool, attribute, name string) string {
 	return `<span class="` + class + `" ` + attribute + `>` + escape(name) + `</span>`
 }
 
-// dateHTML leaves the formatting to the page, which knows the person's time zone.
+// dateHTML leaves the formatting to the page, which knows the person's time
+// zone.
 func dateHTML(unix, format, fallback string) string {
 	return `<time data-unix="` + escape(unix) + `" data-format="` + escape(format) + `">` + escape(fallback) + `</time>`
 }

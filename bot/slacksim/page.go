@@ -14,7 +14,8 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// securityPolicy lets the page use its own script, style and endpoints, and nothing else.
+// securityPolicy lets the page use its own script, style and endpoints, and
+// nothing else.
 const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -24,7 +25,8 @@ const keepAlive = 15 * time.Second
 // maxAct is far above what a person can type into a modal.
 const maxAct = 1 << 20
 
-// servePage adds the page and its endpoints. The page acts through the same paths as a test.
+// servePage adds the page and its endpoints. The page acts through the same
+// paths as a test.
 func (w *Workspace) servePage(mux *http.ServeMux) {
 	secured := func(handler http.HandlerFunc) http.HandlerFunc {
 		return func(rw http.ResponseWriter, r *http.Request) {
@@ -95,7 +97,8 @@ type act struct {
 	Values  map[string]string `json:"values"`
 }
 
-// serveAct does what a person did on the page, and answers with the error that Slack would show them, if any.
+// serveAct does what a person did on the page, and answers with the error that
+// Slack would show them, if any.
 func (w *Workspace) serveAct(rw http.ResponseWriter, r *http.Request) {
 	var a act
 	if err := json.NewDecoder(http.MaxBytesReader(rw, r.Body, maxAct)).Decode(&a); err != nil {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// ClickPayload returns the JSON that Click would send, with a live trigger_id and response_url, for a test to change or repeat.
+// ClickPayload returns the JSON that Click would send, with a live trigger_id
+// and response_url, for a test to change or repeat.
 func (w *Workspace) ClickPayload(userID, channelID, ts, actionID string) (json.RawMessage, error) {
 	return w.clickPayload(userID, channelID, ts, "", actionID)
 }
@@ -70,7 +71,8 @@ func (w *Workspace) viewClickPayload(userID, viewID, blockID, actionID string, v
 	return asJSON(payload), nil
 }
 
-// SubmitPayload returns the JSON that Submit would send, without the form check.
+// SubmitPayload returns the JSON that Submit would send, without the form
+// check.
 func (w *Workspace) SubmitPayload(userID, viewID string, values map[string]string) (json.RawMessage, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +90,8 @@ func (w *Workspace) SubmitPayload(userID, viewID string, values map[string]strin
 	return asJSON(payload), nil
 }
 
-// origin is what all interactions have: what it is, who acted, where, and for which app. The caller holds mu.
+// origin is what all interactions have: what it is, who acted, where, and for
+// which app. The caller holds mu.
 func (w *Workspace) origin(kind, userID string) map[string]any {
 	u, _ := w.user(userID)
 	payload := map[string]any{

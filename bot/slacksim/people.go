@@ -10,9 +10,11 @@ type User struct {
 	ID       string // such as U0ALICE
 	Name     string // the handle, such as alice
 	RealName string // such as Alice Moreau
-	// TeamID is the person's own workspace; empty means this one. Another id makes them external.
+	// TeamID is the person's own workspace; empty means this one. Another id
+	// makes them external.
 	TeamID string
-	// EnterpriseID is the Grid organisation they belong to; empty means that of this workspace, if any, for its own people.
+	// EnterpriseID is the Grid organisation they belong to; empty means that of
+	// this workspace, if any, for its own people.
 	EnterpriseID string
 
 	Bot             bool
@@ -32,12 +34,14 @@ type Group struct {
 	Disabled bool     // listed only with include_disabled
 }
 
-// Channel is a conversation of the workspace. With the zero value of its flags it is public, active and the bot is in it.
+// Channel is a conversation of the workspace. With the zero value of its flags
+// it is public, active and the bot is in it.
 type Channel struct {
 	ID    string // such as C0APPROVALS
 	Name  string // without the #
 	Topic string
-	// Members are the people in it; nil means everyone. The bot is in it unless WithoutBot is set.
+	// Members are the people in it; nil means everyone. The bot is in it unless
+	// WithoutBot is set.
 	Members    []string
 	WithoutBot bool
 	Private    bool
@@ -72,7 +76,8 @@ func (w *Workspace) SetGroup(g Group) {
 	w.ring()
 }
 
-// SetChannel adds a channel or replaces the one with the same id. Its messages stay.
+// SetChannel adds a channel or replaces the one with the same id. Its messages
+// stay.
 func (w *Workspace) SetChannel(c Channel) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +108,8 @@ func (w *Workspace) channel(id string) (Channel, bool) {
 	return find(w.channels, func(c Channel) bool { return c.ID == id })
 }
 
-// open returns the channel with that id, or the direct message channel with that person, making it at the first use.
+// open returns the channel with that id, or the direct message channel with
+// that person, making it at the first use.
 func (w *Workspace) open(id string) (Channel, bool) {
 	if c, ok := w.channel(id); ok {
 		return c, true

@@ -2,15 +2,17 @@ package slacksim
 
 import "time"
 
-// limit is how often a method may be called: a full bucket holds burst calls and refills by one each interval.
+// limit is how often a method may be called: a full bucket holds burst calls
+// and refills by one each interval.
 type limit struct {
 	burst    float64
 	interval time.Duration
 	channel  bool // a bucket per channel, not per method
 }
 
-// Slack's tiers are calls per minute, "with occasional bursts"; how large these may be isn't documented, so a bucket holds a
-// minute's calls. Posting is about one message per second and channel with short bursts.
+// Slack's tiers are calls per minute, "with occasional bursts"; how large these
+// may be isn't documented, so a bucket holds a minute's calls. Posting is about
+// one message per second and channel with short bursts.
 var (
 	tier2      = perMinute(20)
 	tier3      = perMinute(50)
@@ -29,7 +31,8 @@ type bucket struct {
 	at    time.Time
 }
 
-// spend takes a call from a method's bucket. When it is empty, it returns how long to wait for the next. The caller holds mu.
+// spend takes a call from a method's bucket. When it is empty, it returns how
+// long to wait for the next. The caller holds mu.
 func (w *Workspace) spend(method string, l limit, channel string) time.Duration {
 	if !w.options.RateLimits {
 		return 0

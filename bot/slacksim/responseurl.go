@@ -22,7 +22,8 @@ type responseURL struct {
 	uses      int
 }
 
-// newResponseURL makes a response URL for a click in a message. The caller holds mu.
+// newResponseURL makes a response URL for a click in a message. The caller
+// holds mu.
 func (w *Workspace) newResponseURL(userID string, m *Message) string {
 	id := w.id("R")
 	w.replies[id] = &responseURL{userID: userID, channelID: m.Channel, ts: m.TS, madeAt: w.now()}

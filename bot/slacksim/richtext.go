@@ -25,7 +25,8 @@ type richElement struct {
 	Indent      int             `json:"indent"`
 }
 
-// Rich renders the elements of a rich_text block. Its text has no markup: it is shown as it is.
+// Rich renders the elements of a rich_text block. Its text has no markup: it is
+// shown as it is.
 func (d *directory) Rich(elements []json.RawMessage) template.HTML {
 	var out strings.Builder
 	for _, raw := range elements {
@@ -34,7 +35,7 @@ func (d *directory) Rich(elements []json.RawMessage) template.HTML {
 			d.richElement(&out, e)
 		}
 	}
-	return template.HTML(out.String()) //nolint:gosec // Each piece is escaped.
+	return template.HTML(out.String()) // Each piece is escaped.
 }
 
 func (d *directory) richElement(out *strings.Builder, e richElement) {
@@ -121,10 +122,11 @@ func (d *directory) Text(t *textObject) template.HTML {
 	for i, line := range lines {
 		lines[i] = plainHTML(line, t.Emoji == nil || *t.Emoji)
 	}
-	return template.HTML(strings.Join(lines, "<br>")) //nolint:gosec // Each line is escaped.
+	return template.HTML(strings.Join(lines, "<br>")) // Each line is escaped.
 }
 
-// plainHTML renders a line of plain text, in which only emoji names can stand for something.
+// plainHTML renders a line of plain text, in which only emoji names can stand
+// for something.
 func plainHTML(line string, withEmoji bool) string {
 	if !withEmoji {
 		return escape(line)

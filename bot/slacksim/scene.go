@@ -43,7 +43,8 @@ type lineDraw struct {
 	Text string `json:"text"`
 }
 
-// scene draws what a person sees in a channel. Unknown ids fall back to the first person and channel.
+// scene draws what a person sees in a channel. Unknown ids fall back to the
+// first person and channel.
 func (w *Workspace) scene(userID, channelID string) scene {
 	w.mu.Lock()
 	s := scene{Workspace: w.options.TeamName, People: []choice{}, Channels: []choice{}, Messages: []drawn{}, Consoles: []consoleDraw{}}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -13,14 +14,15 @@ import (
 // Server is a workspace that listens on a loopback address.
 type Server struct {
 	*Workspace
-	// URL is where it listens, such as http://127.0.0.1:4000; the page is at its root.
+	// URL is where it listens, such as http://127.0.0.1:4000; the page is at
+	// its root.
 	URL string
 
 	http *http.Server
 }
 
-// Start makes a workspace and serves it on Options.Addr. It refuses an address that isn't loopback: anyone who can reach the
-// workspace can be anyone in it.
+// Start makes a workspace and serves it on Options.Addr. It refuses an address
+// that isn't loopback: anyone who can reach the workspace can be anyone in it.
 func Start(options Options) (*Server, error) {
 	w := New(options)
 	address, err := loopback(w.options.Addr)
@@ -58,8 +60,9 @@ func (s *Server) Close() error {
 	return s.http.Close()
 }
 
-// loopback checks that an address to listen on is a loopback one. A name is refused unless it is localhost, which is then
-// taken to be 127.0.0.1: what other names resolve to can change.
+// loopback checks that an address to listen on is a loopback one. A name is
+// refused unless it is localhost, which is then taken to be 127.0.0.1: what
+// other names resolve to can change.
 func loopback(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -82,9 +85,10 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Handler serves the Web API, Socket Mode, response URLs and the page. It refuses requests whose Host isn't a loopback name, so
-// that a page of another site can't reach it through a name of its own that resolves to loopback, and changes that a browser
-// asks for on behalf of another site.
+// Handler serves the Web API, Socket Mode, response URLs and the page. It
+// refuses requests whose Host isn't a loopback name, so that a page of another
+// site can't reach it through a name of its own that resolves to loopback, and
+// changes that a browser asks for on behalf of another site.
 func (w *Workspace) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/{method}", w.serveAPI)
@@ -94,8 +98,10 @@ func (w *Workspace) Handler() http.Handler {
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
+		if name, port, err := net.SplitHostPort(host); err == nil {
+			if _, err := strconv.ParseUint(port, 10, 16); err == nil {
+				host = name
+			}
 		}
 		if !loopbackHost(host) {
 			http.Error(rw, "This simulator is for this machine only.", http.StatusMisdirectedRequest)

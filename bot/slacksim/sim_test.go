@@ -91,7 +91,8 @@ type result struct {
 	} `json:"response_metadata"`
 }
 
-// call makes a Web API call as a form, with the bot's token unless another is given. Arguments alternate names and values.
+// call makes a Web API call as a form, with the bot's token unless another is
+// given. Arguments alternate names and values.
 func call(t testing.TB, server *slacksim.Server, method string, arguments ...string) result {
 	t.Helper()
 	form := url.Values{"token": {server.Options().BotToken}}

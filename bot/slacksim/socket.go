@@ -14,11 +14,14 @@ import (
 )
 
 const (
-	// pingInterval keeps clients from thinking that the connection is dead; they give up after about 30 s.
+	// pingInterval keeps clients from thinking that the connection is dead;
+	// they give up after about 30 s.
 	pingInterval = 5 * time.Second
-	// connectionTime is what hello says about how long a connection lasts. Nothing ends one here but Disconnect.
+	// connectionTime is what hello says about how long a connection lasts.
+	// Nothing ends one here but Disconnect.
 	connectionTime = time.Hour
-	// maxAcknowledgement is from where on Slack silently drops an acknowledgement.
+	// maxAcknowledgement is from where on Slack silently drops an
+	// acknowledgement.
 	maxAcknowledgement = 20_000
 	socketWriteTimeout = 5 * time.Second
 )
@@ -31,7 +34,8 @@ type socket struct {
 	pending map[string]chan json.RawMessage
 }
 
-// upgrader takes any Origin: real clients send that of Slack, and the ticket in the address is what lets them in.
+// upgrader takes any Origin: real clients send that of Slack, and the ticket in
+// the address is what lets them in.
 var upgrader = websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 
 func (w *Workspace) connectionsOpen(url.Values) answer {
@@ -40,15 +44,17 @@ func (w *Workspace) connectionsOpen(url.Values) answer {
 	return success(map[string]any{"url": "ws" + strings.TrimPrefix(w.url, "http") + "/socket?ticket=" + ticket})
 }
 
-// Sockets returns how many Socket Mode clients are connected and have been greeted.
+// Sockets returns how many Socket Mode clients are connected and have been
+// greeted.
 func (w *Workspace) Sockets() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.sockets)
 }
 
-// Disconnect sends a disconnect message with that reason (warning, refresh_requested, link_disabled) to all
-// Socket Mode clients and, except for a warning, closes the connections.
+// Disconnect sends a disconnect message with that reason (warning,
+// refresh_requested, link_disabled) to all Socket Mode clients and, except for
+// a warning, closes the connections.
 func (w *Workspace) Disconnect(reason string) {
 	w.mu.Lock()
 	sockets := slices.Clone(w.sockets)
@@ -87,7 +93,8 @@ func (w *Workspace) serveSocket(rw http.ResponseWriter, r *http.Request) {
 	}
 	s := &socket{conn: conn, pending: map[string]chan json.RawMessage{}}
 	defer w.drop(s)
-	// hello comes first on the wire: the connection isn't used for envelopes before it is in the list.
+	// hello comes first on the wire: the connection isn't used for envelopes
+	// before it is in the list.
 	w.mu.Lock()
 	connections := len(w.sockets) + 1
 	w.mu.Unlock()
@@ -157,7 +164,8 @@ func (s *socket) acknowledge(envelopeID string, payload json.RawMessage) {
 	}
 }
 
-// expect returns where the acknowledgement of an envelope will arrive; the channel has room for it.
+// expect returns where the acknowledgement of an envelope will arrive; the
+// channel has room for it.
 func (s *socket) expect(envelopeID string) <-chan json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +180,8 @@ func (s *socket) forget(envelopeID string) {
 	delete(s.pending, envelopeID)
 }
 
-// deliverSocket sends a payload in an envelope to one of the connections, and once more in a new one if it isn't acknowledged.
+// deliverSocket sends a payload in an envelope to one of the connections, and
+// once more in a new one if it isn't acknowledged.
 func (w *Workspace) deliverSocket(ctx context.Context, payload json.RawMessage) Reply {
 	reply := Reply{Shown: shownNoAnswer}
 	for attempt := range 2 {
@@ -201,7 +210,8 @@ func (w *Workspace) deliverSocket(ctx context.Context, payload json.RawMessage) 
 	return reply
 }
 
-// nextSocket takes the connections in turn, as each interaction may go to any of them.
+// nextSocket takes the connections in turn, as each interaction may go to any
+// of them.
 func (w *Workspace) nextSocket() (*socket, string, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

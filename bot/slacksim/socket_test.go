@@ -14,7 +14,8 @@ import (
 	"github.com/countersign/countersign/bot/slacksim"
 )
 
-// connect runs Slack's Socket Mode client and answers interactions with what a test says; nil acknowledges.
+// connect runs Slack's Socket Mode client and answers interactions with what a
+// test says; nil acknowledges.
 func connect(t *testing.T, server *slacksim.Server, answer func(*socketmode.Client, socketmode.Request)) <-chan socketmode.Event {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -199,7 +200,8 @@ func dial(t *testing.T, server *slacksim.Server) *websocket.Conn {
 	return conn
 }
 
-// Of several connections each gets some of the clicks, and a ticket is for one connection.
+// Of several connections each gets some of the clicks, and a ticket is for one
+// connection.
 func TestSeveralConnections(t *testing.T) {
 	t.Parallel()
 	server := start(t, slacksim.Options{})
@@ -285,7 +287,8 @@ func TestLargeAcknowledgement(t *testing.T) {
 	}
 }
 
-// A connection that ends stops counting, and clicks go to the Request URL again.
+// A connection that ends stops counting, and clicks go to the Request URL
+// again.
 func TestBackToHTTP(t *testing.T) {
 	t.Parallel()
 	server := start(t, slacksim.Options{})

@@ -60,7 +60,8 @@ type trigger struct {
 	used    bool
 }
 
-// view is an open view. Its content is what the app sent, with a block_id on each block.
+// view is an open view. Its content is what the app sent, with a block_id on
+// each block.
 type view struct {
 	id, rootID, previousID string
 	userID                 string
@@ -69,7 +70,8 @@ type view struct {
 	errors                 map[string]string
 }
 
-// viewContent is a view as an app writes it. What shows text is kept as the app wrote it.
+// viewContent is a view as an app writes it. What shows text is kept as the app
+// wrote it.
 type viewContent struct {
 	Type            string          `json:"type"`
 	Title           json.RawMessage `json:"title"`
@@ -123,7 +125,8 @@ func (w *Workspace) newTrigger(userID string, inModal bool) string {
 	return id
 }
 
-// setContent gives the view what an app wrote for it, which has passed the linter.
+// setContent gives the view what an app wrote for it, which has passed the
+// linter.
 func (w *Workspace) setContent(v *view, content viewContent) {
 	content.Blocks = w.withBlockIDs(content.Blocks)
 	v.content = content
