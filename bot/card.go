@@ -61,15 +61,15 @@ func renderCard(r *approval.Request) message {
 	}
 	shownArguments := []slack.RichTextElement{label.section(), preformatted(text)}
 	blocks = append(blocks, slack.NewRichTextBlock(id("arguments"), shownArguments...))
-	if said := words(r, 600); said != nil {
-		blocks = append(blocks, slack.NewRichTextBlock(id("words"), said...))
-	}
 	offer := onCard
 	if !f.whole {
 		offer = offerOf(r)
 	}
 	if hint := offer.hint(note, r.Status == approval.Pending); hint != "" {
 		blocks = append(blocks, slack.NewContextBlock(id("cut"), plainText(hint)))
+	}
+	if said := words(r, 600); said != nil {
+		blocks = append(blocks, slack.NewRichTextBlock(id("words"), said...))
 	}
 	if r.Status == approval.Pending {
 		blocks = append(blocks, slack.NewContextBlock(id("needs"),

@@ -149,6 +149,7 @@ func (d *delivery) introduce(ctx context.Context) error {
 		if err == nil {
 			d.history.self = self
 			d.health.set(deliveryPart, nil)
+			d.log.Info("delivering to Slack", "workspace", self.TeamID, "user", self.UserID)
 			return nil
 		}
 		wait := d.backoff(attempt)
@@ -273,6 +274,7 @@ func (d *delivery) deliver(ctx context.Context, n approval.Notice, r *approval.R
 	s.SentRevision = r.Revision
 	d.failures = 0
 	d.health.set(deliveryPart, nil)
+	d.log.Debug("delivered a card", "request_id", r.ID, "revision", r.Revision, "reference", s.Reference)
 	return s, 0
 }
 

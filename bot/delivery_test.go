@@ -23,9 +23,7 @@ func TestCardIsPostedAsSlackWantsIt(t *testing.T) {
 	if card.UnfurlLinks == nil || *card.UnfurlLinks || card.UnfurlMedia == nil || *card.UnfurlMedia {
 		t.Error("links in the card are unfurled")
 	}
-	if err := w.bot.Ready(); err != nil {
-		t.Errorf("not ready: %v", err)
-	}
+	w.ready()
 }
 
 // However posting goes wrong, there is one card in the end, and it is up to
@@ -159,7 +157,7 @@ func TestSlackDownThenUp(t *testing.T) {
 	w.waitLog("posting a card")
 	w.slack.Recover("chat.postMessage")
 	w.card(r, "Approval needed")
-	w.wait("the bot to be ready", func() bool { return w.bot.Ready() == nil })
+	w.ready()
 }
 
 // A card that Slack refuses is sent in a smaller form, which still can be

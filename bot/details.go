@@ -82,7 +82,7 @@ func details(r *approval.Request, a arguments, parts []string, whole bool) (slac
 	label.bold("Arguments")
 	label.text(", " + counted(int64(a.lines), "line") + ", " + counted(int64(a.characters), "character"))
 	if a.reindented {
-		label.text(", spacing outside of strings changed for reading")
+		label.text(", spacing changed for reading")
 	}
 	blocks = append(blocks, slack.NewRichTextBlock("", label.section()))
 	for _, part := range parts {

@@ -94,6 +94,7 @@ func (b *Bot) receive(ctx context.Context, client *socketmode.Client, event sock
 func (b *Bot) greeted(hello *socketmode.Request) {
 	b.appID.set(hello.ConnectionInfo.AppID)
 	b.health.set(socketPart, nil)
+	b.options.Logger.Info("connected to Slack over Socket Mode", "connections", hello.NumConnections)
 	if hello.NumConnections > 1 {
 		b.options.Logger.Warn("another process is connected with the same app and gets some of the clicks; stop it",
 			"connections", hello.NumConnections)

@@ -155,6 +155,14 @@ func (w *world) install() {
 // run runs the bot until the test ends or it is stopped.
 func (w *world) run() {
 	w.t.Helper()
+	w.runWithoutWaiting()
+	if w.options.AppToken != "" {
+		w.ready()
+	}
+}
+
+func (w *world) runWithoutWaiting() {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -171,9 +179,6 @@ func (w *world) run() {
 		})
 	}
 	w.t.Cleanup(w.stop)
-	if w.options.AppToken != "" {
-		w.wait("Socket Mode to connect", func() bool { return w.slack.Sockets() > 0 && w.bot.Ready() == nil })
-	}
 }
 
 // deadline is how long a test waits for what must happen.
@@ -344,6 +349,24 @@ func (l *logBook) next() <-chan struct{} {
 		l.changed = make(chan struct{})
 	}
 	return l.changed
+}
+
+// ready waits until the bot is ready. It logs what makes it so.
+func (w *world) ready() {
+	w.t.Helper()
+	ctx := w.context()
+	for {
+		next := w.log.next()
+		err := w.bot.Ready()
+		if err == nil {
+			return
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			w.t.Fatalf("the bot isn't ready: %v", err)
+		}
+	}
 }
 
 // waitLog waits until something was logged.

@@ -1,0 +1,130 @@
+package bot_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/bot/slacksim"
+)
+
+// The bot is ready when Slack has greeted the connection, and not before or
+// after.
+func TestReadyIsTiedToTheConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, overSocket)
+	if err := w.bot.Ready(); err == nil || !strings.Contains(err.Error(), "no call to Slack") || !strings.Contains(err.Error(), "Socket Mode") {
+		t.Errorf("before it runs, ready: %v", err)
+	}
+	w.run()
+	w.slack.Fail("apps.connections.open", slacksim.Fault{Status: 503}, 0)
+	w.slack.Disconnect("refresh_requested")
+	w.waitLog("level=WARN msg=\"connecting to Slack over Socket Mode\"")
+	if err := w.bot.Ready(); err == nil || !strings.Contains(err.Error(), "Socket Mode") {
+		t.Errorf("without a connection, ready: %v", err)
+	}
+	w.slack.Recover("apps.connections.open")
+	w.ready()
+	r := w.ask()
+	w.card(r, "Approval needed")
+	if reply := w.click("U0ADA", r, "approve"); !reply.OK() {
+		t.Errorf("Slack shows %q", reply.Shown)
+	}
+}
+
+// A second process with the same app takes clicks away, so it is named.
+func TestSecondConnectionIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, overSocket)
+	w.run()
+	if strings.Contains(w.log.String(), "another process") {
+		t.Error("a single connection is warned of")
+	}
+	second := newWorld(t, func(other *world) {
+		overSocket(other)
+		other.options.APIURL = w.slack.APIURL()
+	})
+	second.slack = w.slack
+	second.run()
+	second.waitLog("another process is connected with the same app")
+}
+
+func TestAppTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.options.AppToken = "xapp-wrong" })
+	w.runWithoutWaiting()
+	w.waitLog("make a new app-level token")
+	r := w.ask()
+	w.card(r, "Approval needed")
+	if err := w.bot.Ready(); err == nil || !strings.Contains(err.Error(), "Socket Mode") {
+		t.Errorf("ready: %v", err)
+	}
+}
+
+// The library decodes more of an interaction than is needed; what it can't
+// decode is decided on all the same.
+func TestInteractionThatTheLibraryRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, overSocket)
+	w.run()
+	r := w.ask()
+	card := w.card(r, "Approval needed")
+	payload, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value map[string]any
+	if err := json.Unmarshal(payload, &value); err != nil {
+		t.Fatal(err)
+	}
+	value["message"] = map[string]any{"blocks": []any{map[string]any{"type": "section", "text": 7}}}
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := w.slack.Deliver(w.context(), data); err != nil || reply.Shown != "" {
+		t.Errorf("delivering: %+v, %v", reply, err)
+	}
+	if status := w.now(r.ID).Status; status != approval.Approved {
+		t.Errorf("the request is %s", status)
+	}
+}
+
+// An app of another id isn't ours, even on our connection.
+func TestInteractionOfAnotherApp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, overSocket)
+	w.run()
+	r := w.ask()
+	card := w.card(r, "Approval needed")
+	payload, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value map[string]any
+	if err := json.Unmarshal(payload, &value); err != nil {
+		t.Fatal(err)
+	}
+	value["api_app_id"] = "A0OTHER"
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan slacksim.Reply, 1)
+	go func() {
+		reply, err := w.slack.Deliver(w.context(), data)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- reply
+	}()
+	w.waitLog("refusing an interaction")
+	w.slack.PassAckDeadline()
+	if reply := <-done; reply.Shown == "" {
+		t.Errorf("it was acknowledged: %+v", reply)
+	}
+	if status := w.now(r.ID).Status; status != approval.Pending {
+		t.Errorf("the request is %s", status)
+	}
+}
