@@ -29,7 +29,7 @@ type method struct {
 // methods are what the simulator answers. Handlers run with mu held.
 func methods() map[string]method {
 	return map[string]method{
-		"apps.connections.open": {scope: "connections:write", limit: tier3, app: true, changes: true, handle: (*Workspace).connectionsOpen},
+		"apps.connections.open": {limit: tier3, app: true, changes: true, handle: (*Workspace).connectionsOpen},
 		"auth.test":             {limit: special, handle: (*Workspace).authTest},
 		"chat.getPermalink":     {limit: special, handle: (*Workspace).chatGetPermalink},
 		"chat.postEphemeral":    {scope: "chat:write", limit: tier4, changes: true, handle: (*Workspace).chatPostEphemeral},

@@ -48,13 +48,14 @@ func (w *Workspace) arrive(method string, arguments url.Values) *Call {
 // dropped.
 func (w *Workspace) finish(call *Call, a answer, answered bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	call.Error, call.TS = a.code, a.ts
 	if answered {
 		call.Status = a.status
 	}
+	done := *call
 	w.ring()
-	w.log.Debug("slack call", "method", call.Method, "status", call.Status, "err", call.Error)
+	w.mu.Unlock()
+	w.log.Debug("slack call", "method", done.Method, "status", done.Status, "err", done.Error)
 }
 
 // serveCall answers a call, unless a fault says otherwise.

@@ -127,7 +127,7 @@ func (v *view) values(given map[string]string) map[string]map[string]any {
 
 // checkForm is the client's check of a whole form, by block id.
 func (v *view) checkForm(given map[string]string) map[string]string {
-	errors := map[string]string{}
+	wrong := map[string]string{}
 	for _, b := range blocksOf(v.content.Blocks) {
 		if b.Type != "input" {
 			continue
@@ -137,10 +137,10 @@ func (v *view) checkForm(given map[string]string) map[string]string {
 			value = b.Element.initial()
 		}
 		if message := b.Element.check(value, b.Optional); message != "" {
-			errors[b.BlockID] = message
+			wrong[b.BlockID] = message
 		}
 	}
-	return errors
+	return wrong
 }
 
 // input returns the element of an input block.

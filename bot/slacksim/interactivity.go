@@ -74,12 +74,12 @@ func (w *Workspace) clickInView(ctx context.Context, userID, viewID, blockID, ac
 // lengths, numbers) comes first and may end it. The app's response_action is
 // carried out before Submit returns.
 func (w *Workspace) Submit(ctx context.Context, userID, viewID string, values map[string]string) (Reply, error) {
-	errors, err := w.precheck(userID, viewID, values)
+	wrong, err := w.precheck(userID, viewID, values)
 	if err != nil {
 		return Reply{}, fmt.Errorf("submitting a view: %w", err)
 	}
-	if len(errors) > 0 {
-		return Reply{FieldErrors: errors}, nil
+	if len(wrong) > 0 {
+		return Reply{FieldErrors: wrong}, nil
 	}
 	payload, err := w.SubmitPayload(userID, viewID, values)
 	if err != nil {

@@ -149,6 +149,27 @@ type messageDraw struct {
 // Unix is when it was posted.
 func (m messageDraw) Unix() int64 { return m.PostedAt.Unix() }
 
+// By is who said it.
+func (m messageDraw) By() string { return cmp.Or(m.Author.name(), m.UserID) }
+
+// Initials are for the picture of someone who has none.
+func (m messageDraw) Initials() string {
+	initials := ""
+	for word := range strings.FieldsSeq(m.By()) {
+		if r := []rune(word); len(initials) < 2 && r[0] != '(' {
+			initials += strings.ToUpper(string(r[0]))
+		}
+	}
+	return initials
+}
+
+// Shade is one of the picture's six colours, for one person always the same.
+func (m messageDraw) Shade() uint32 {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(m.UserID))
+	return sum.Sum32() % 6
+}
+
 // viewDraw is what the view template takes.
 type viewDraw struct {
 	View
@@ -202,22 +223,4 @@ func render(name string, data any) string {
 		return escape(err.Error())
 	}
 	return out.String()
-}
-
-// Initials are for the picture of someone who has none.
-func (u User) Initials() string {
-	initials := ""
-	for word := range strings.FieldsSeq(u.name()) {
-		if r := []rune(word); len(initials) < 2 && r[0] != '(' {
-			initials += strings.ToUpper(string(r[0]))
-		}
-	}
-	return initials
-}
-
-// Shade is one of the picture's colours, the same each time.
-func (u User) Shade() uint32 {
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(u.ID))
-	return sum.Sum32() % 6
 }

@@ -44,8 +44,7 @@ func (w *Workspace) connectionsOpen(url.Values) answer {
 	return success(map[string]any{"url": "ws" + strings.TrimPrefix(w.url, "http") + "/socket?ticket=" + ticket})
 }
 
-// Sockets returns how many Socket Mode clients are connected and have been
-// greeted.
+// Sockets returns how many Socket Mode clients are connected.
 func (w *Workspace) Sockets() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,25 +92,9 @@ func (w *Workspace) serveSocket(rw http.ResponseWriter, r *http.Request) {
 	}
 	s := &socket{conn: conn, pending: map[string]chan json.RawMessage{}}
 	defer w.drop(s)
-	// hello comes first on the wire: the connection isn't used for envelopes
-	// before it is in the list.
-	w.mu.Lock()
-	connections := len(w.sockets) + 1
-	w.mu.Unlock()
-	err = s.write(map[string]any{
-		"type":            "hello",
-		"num_connections": connections,
-		"connection_info": map[string]any{"app_id": w.options.AppID},
-		"debug_info":      map[string]any{"host": "slacksim", "approximate_connection_time": int(connectionTime.Seconds())},
-	})
-	if err != nil {
+	if w.greet(s) != nil {
 		return
 	}
-	w.mu.Lock()
-	w.sockets = append(w.sockets, s)
-	w.ring()
-	w.mu.Unlock()
-
 	done := make(chan struct{})
 	defer close(done)
 	go s.ping(done)
@@ -129,6 +112,25 @@ func (w *Workspace) serveSocket(rw http.ResponseWriter, r *http.Request) {
 		}
 		s.acknowledge(ack.EnvelopeID, ack.Payload)
 	}
+}
+
+// greet adds a connection to those that get envelopes and sends hello. Holding
+// back other writers meanwhile makes hello the first on the wire, and a client
+// that has read it gets the next click.
+func (w *Workspace) greet(s *socket) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	w.mu.Lock()
+	w.sockets = append(w.sockets, s)
+	connections := len(w.sockets)
+	w.ring()
+	w.mu.Unlock()
+	return s.send(map[string]any{
+		"type":            "hello",
+		"num_connections": connections,
+		"connection_info": map[string]any{"app_id": w.options.AppID},
+		"debug_info":      map[string]any{"host": "slacksim", "approximate_connection_time": int(connectionTime.Seconds())},
+	})
 }
 
 func (s *socket) ping(done <-chan struct{}) {
@@ -149,6 +151,11 @@ func (s *socket) ping(done <-chan struct{}) {
 func (s *socket) write(message any) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	return s.send(message)
+}
+
+// send writes a message. The caller holds writing.
+func (s *socket) send(message any) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(socketWriteTimeout)); err != nil {
 		return err
 	}

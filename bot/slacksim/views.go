@@ -23,7 +23,7 @@ type View struct {
 	NotifyOnClose   bool
 	ClearOnClose    bool
 	Blocks          json.RawMessage
-	Errors          map[string]string // block id to message, from the last response_action errors
+	Errors          map[string]string // what is shown on inputs, by block id
 }
 
 // OpenView returns the view that the person sees, the top of their stack.
