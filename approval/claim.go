@@ -23,11 +23,20 @@ func (r *Request) claimable() error {
 	}
 }
 
-// claim uses up the approval: from approved to applied, once.
-func (r *Request) claim(agent Agent, now time.Time, random io.Reader) error {
-	now = r.at(now)
+// claim uses up the approval: from approved to applied, once. If the approval
+// doesn't hold any more, the request is superseded instead, so that it must be
+// asked again. present are those who approved, with the roles that they hold
+// now, and ruling is what policy says now.
+func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now time.Time, random io.Reader) error {
 	if err := r.claimable(); err != nil {
 		return err
+	}
+	if why := r.lapsed(present, ruling); why != "" {
+		r.Status = Rejected
+		r.Reason = why
+		r.ClosedAt = now
+		r.changed(now, "request.superseded", "countersign", "", map[string]any{"why": why})
+		return nil
 	}
 	id, err := newID("exec_", now, random)
 	if err != nil {
@@ -40,19 +49,44 @@ func (r *Request) claim(agent Agent, now time.Time, random io.Reader) error {
 	return nil
 }
 
-// supersede ends an approved request whose approvals no longer meet what
-// approving takes, so that it must be asked again.
-func (r *Request) supersede(missing []policy.RoleCount, now time.Time) {
-	now = r.at(now)
-	r.Status = Rejected
-	r.Reason = "Superseded: somebody who approved no longer holds the role, so " + policy.Words(missing) + " is missing."
-	r.ClosedAt = now
-	r.changed(now, "request.superseded", "countersign", "", map[string]any{"missing": missing})
+// holder is somebody who approved, with the roles that they hold now.
+type holder struct {
+	who   Approver
+	roles []Membership
+}
+
+// lapsed says in words why an approval doesn't hold any more: what would run
+// isn't what was approved, policy asks for more than it did, or somebody who
+// approved no longer counts. It is empty if the approval holds. What policy
+// loosened since doesn't help: the requirement of then has to be met too.
+func (r *Request) lapsed(present []holder, ruling policy.Ruling) string {
+	stored, err := digest(r.Action, r.Environment, r.ToolPin, r.Version, r.Payload)
+	if err != nil || stored != r.Digest {
+		return "The stored arguments are not those that were approved."
+	}
+	if ruling.Effect != policy.RequireApproval || ruling.Tier > r.Tier {
+		return "The policy became stricter for this action."
+	}
+	selfCounts := r.Requirement.AllowSelf && ruling.Requirement.AllowSelf
+	var votes []policy.Vote
+	for _, d := range r.approvals() {
+		for _, h := range present {
+			if h.who == d.Approver && (selfCounts || !r.own(h.who)) {
+				votes = append(votes, vote(h.who, h.roles))
+			}
+		}
+	}
+	if missing := r.Requirement.Missing(votes); len(missing) > 0 {
+		return "Somebody who approved no longer counts, so " + policy.Words(missing) + " is missing."
+	}
+	if missing := ruling.Requirement.Missing(votes); len(missing) > 0 {
+		return "The policy now asks for more: " + policy.Words(missing) + " is missing."
+	}
+	return ""
 }
 
 // finish records what an execution came to, once.
 func (r *Request) finish(agent Agent, outcome Outcome, detail string, now time.Time) error {
-	now = r.at(now)
 	if r.Execution == nil {
 		if err := r.claimable(); err != nil {
 			return err
@@ -60,13 +94,13 @@ func (r *Request) finish(agent Agent, outcome Outcome, detail string, now time.T
 		return ErrNotApplied
 	}
 	if !r.Execution.FinishedAt.IsZero() {
-		return ErrRecorded
+		return ErrFinished
 	}
-	r.Execution.FinishedAt = now
-	r.Execution.Outcome = outcome
-	r.Execution.Detail = detail
+	finished := *r.Execution
+	finished.FinishedAt, finished.Outcome, finished.Detail = now, outcome, detail
+	r.Execution = &finished
 	r.changed(now, "execution.finished", "agent:"+agent.Name, "", map[string]any{
-		"execution": r.Execution.ID,
+		"execution": finished.ID,
 		"outcome":   outcome,
 		"detail":    detail,
 	})

@@ -26,10 +26,8 @@ func (b Ballot) check() error {
 // admits says why the ballot of this person doesn't count, before it matters
 // which roles they hold.
 func (r *Request) admits(who Approver, b Ballot) error {
-	if b.Verdict == Approve || r.Status != Pending {
-		if err := r.repeated(who, b); err != nil {
-			return err
-		}
+	if r.Status != Expired && r.recorded(who, b) {
+		return ErrRecorded
 	}
 	if err := r.settled(); err != nil {
 		return err
@@ -43,14 +41,18 @@ func (r *Request) admits(who Approver, b Ballot) error {
 	return nil
 }
 
-// repeated is ErrRecorded if the person decided the same on the same version.
-func (r *Request) repeated(who Approver, b Ballot) error {
+// recorded reports whether the person decided the same before, on what the
+// request is now: what an edit replaced doesn't count any more.
+func (r *Request) recorded(who Approver, b Ballot) bool {
+	if b.Version != r.Version || b.Digest != r.Digest {
+		return false
+	}
 	for _, d := range r.Decisions {
-		if d.Approver == who && d.Verdict == b.Verdict && d.Version == b.Version && d.Digest == b.Digest {
-			return ErrRecorded
+		if d.Approver == who && d.Verdict == b.Verdict && d.Version == r.Version {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // own reports whether the request is the person's own: the agent acts for them
@@ -70,7 +72,6 @@ func (r *Request) own(who Approver) bool {
 // decide records the ballot of a person whose standing was just looked up. A
 // reject is final; enough approvals approve.
 func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Time, applyWithin time.Duration, random io.Reader) error {
-	now = r.at(now)
 	if err := r.admits(who, b); err != nil {
 		return err
 	}
@@ -130,18 +131,20 @@ func (r *Request) required(held []Membership) []Membership {
 	return kept
 }
 
-// refuse records that a person tried to decide and why it didn't count.
+// refuse records that a person tried to decide, on what, and why it didn't
+// count.
 func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
-	r.record(r.at(now), "decision.refused", who.String(), b.Surface, map[string]any{
-		"verdict": b.Verdict,
-		"why":     why.Error(),
+	r.record(now, "decision.refused", who.String(), b.Surface, map[string]any{
+		"verdict":       b.Verdict,
+		"shown_version": b.Version,
+		"shown_digest":  b.Digest.String(),
+		"why":           why.Error(),
 	})
 }
 
 // edit replaces the payload of the given version by a person's, which makes the
 // next version: what was approved before doesn't count for it.
 func (r *Request) edit(who Approver, version int, payload Payload, surface Surface, now time.Time) error {
-	now = r.at(now)
 	if err := r.settled(); err != nil {
 		return err
 	}

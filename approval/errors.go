@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// What a caller can test for with errors.Is. A method that returns one of them
-// about a request it found also returns the request as it is now, so that the
-// caller can say who decided and when.
+// What a caller can test for with errors.Is. Decide, Edit and Claim, when they
+// refuse, also return the request as it is now, so that the caller can say who
+// decided and when; not with ErrNotFound and ErrUnavailable.
 var (
 	// ErrNotFound means there is no such request, or it is another agent's.
 	ErrNotFound = errors.New("there is no such request")
@@ -22,6 +22,8 @@ var (
 	// ErrNotApplied means that an outcome was reported for a request that
 	// nobody has claimed.
 	ErrNotApplied = errors.New("the request was not applied")
+	// ErrFinished means that the outcome was reported before.
+	ErrFinished = errors.New("the outcome was already reported")
 	// ErrRejected means that a person rejected the request, or that what was
 	// approved no longer counts.
 	ErrRejected = errors.New("the request was rejected")

@@ -2,6 +2,8 @@ package approval
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -18,43 +20,39 @@ const (
 func (s *Service) Sweep(ctx context.Context) {
 	changed, stop := s.bell.ListenAll()
 	defer stop()
-	for {
-		wait := sweepRetry
-		if next, err := s.sweep(ctx); err == nil {
-			wait = next
-		} else if ctx.Err() == nil {
+	for ctx.Err() == nil {
+		wake := changed
+		wait, err := s.sweep(ctx)
+		if err != nil && ctx.Err() == nil {
 			s.options.Logger.Error("recording expired requests", "err", err)
+			// What fails now fails at the next bell too.
+			wait, wake = sweepRetry, nil
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-changed:
-			timer.Stop()
+		case <-wake:
 		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 
 // sweep expires what is overdue and returns how long until the next deadline.
+// One request that can't be expired doesn't keep the others from it.
 func (s *Service) sweep(ctx context.Context) (time.Duration, error) {
-	for {
-		overdue, err := s.store.Overdue(ctx, milliseconds(s.options.Now()), sweepBatch)
-		if err != nil {
-			return 0, err
+	overdue, err := s.store.Overdue(ctx, milliseconds(s.options.Now()), sweepBatch)
+	if err != nil {
+		return 0, err
+	}
+	var problems []error
+	for _, id := range overdue {
+		if _, err := s.change(ctx, id, nothing); err != nil {
+			problems = append(problems, fmt.Errorf("expiring %s: %w", id, err))
 		}
-		for _, id := range overdue {
-			if _, err := s.update(ctx, id, func(r *Request) error {
-				r.expire(s.options.Now())
-				return nil
-			}); err != nil {
-				return 0, err
-			}
-		}
-		if len(overdue) < sweepBatch {
-			break
-		}
+	}
+	if len(problems) > 0 {
+		return 0, errors.Join(problems...)
 	}
 	next, err := s.store.NextDeadline(ctx)
 	if err != nil || next.IsZero() {

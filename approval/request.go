@@ -91,7 +91,7 @@ type Execution struct {
 	ID         string // "exec_" and 32 hexadecimal digits
 	Version    int
 	StartedAt  time.Time // when the claim was made
-	FinishedAt time.Time // zero while the outcome is unknown
+	FinishedAt time.Time // when the outcome was reported; zero before
 	Outcome    Outcome
 	Detail     string // what the run said, short; may be empty
 }
@@ -200,6 +200,12 @@ func propose(agent Agent, p Proposal, ruling policy.Ruling, now time.Time, rando
 		return nil, err
 	}
 	r.changed(now, "request.created", "agent:"+agent.Name, "", map[string]any{
+		"purpose":     r.Purpose,
+		"action":      r.Action,
+		"target":      r.Target,
+		"environment": r.Environment,
+		"count":       r.StatedCount,
+		"reversible":  r.Reversible,
 		"tier":        int(r.Tier),
 		"requirement": r.Requirement,
 		"rules":       r.Rules,
@@ -241,7 +247,6 @@ func (r *Request) overdue(now time.Time) bool {
 
 // expire ends a request whose deadline has come and reports whether it did.
 func (r *Request) expire(now time.Time) bool {
-	now = r.at(now)
 	if !r.overdue(now) {
 		return false
 	}
@@ -270,20 +275,44 @@ func (r *Request) settled() error {
 	}
 }
 
-// Votes are the approvals of the current version, which are those that count.
+// approvals are the decisions that approve what the request is now, which are
+// those that count.
+func (r *Request) approvals() []Decision {
+	var counted []Decision
+	for _, d := range r.Decisions {
+		if d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest {
+			counted = append(counted, d)
+		}
+	}
+	return counted
+}
+
+// Votes are the approvals that count, with the roles that the approvers held.
 func (r *Request) Votes() []policy.Vote {
 	var votes []policy.Vote
-	for _, d := range r.Decisions {
-		if d.Version != r.Version || d.Verdict != Approve {
-			continue
-		}
-		vote := policy.Vote{Person: d.Approver.String()}
-		for _, m := range d.Roles {
-			vote.Roles = append(vote.Roles, m.Role)
-		}
-		votes = append(votes, vote)
+	for _, d := range r.approvals() {
+		votes = append(votes, vote(d.Approver, d.Roles))
 	}
 	return votes
+}
+
+func vote(who Approver, held []Membership) policy.Vote {
+	v := policy.Vote{Person: who.String()}
+	for _, m := range held {
+		v.Roles = append(v.Roles, m.Role)
+	}
+	return v
+}
+
+// call is what policy may know of the request.
+func (r *Request) call() policy.Call {
+	return policy.Call{
+		Agent:       r.Agent,
+		Action:      r.Action,
+		Target:      r.Target,
+		Environment: r.Environment,
+		Payload:     r.Payload,
+	}
 }
 
 // Missing returns what approving still takes; empty once it is met.
@@ -310,6 +339,9 @@ func (r *Request) record(now time.Time, kind, actor string, surface Surface, det
 }
 
 func newEvent(now time.Time, kind, actor string, surface Surface, detail map[string]any) audit.Event {
+	if detail == nil {
+		detail = map[string]any{}
+	}
 	data, err := json.Marshal(detail)
 	if err != nil {
 		// Details are our own strings, numbers and structs of them.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -198,19 +199,9 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
-	var refusal error
-	r, err = s.update(ctx, b.Request, func(r *Request) error {
-		now := s.options.Now()
-		if r.expire(now) {
-			refusal = ErrExpired
-			return nil
-		}
-		refusal = nil
+	r, err = s.change(ctx, b.Request, func(r *Request, now time.Time) error {
 		return r.decide(who, standing, b, now, s.options.ApplyWithin, s.options.Rand)
 	})
-	if err == nil {
-		err = refusal
-	}
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
@@ -224,8 +215,8 @@ func (s *Service) refused(ctx context.Context, who Approver, b Ballot, why error
 	if errors.Is(why, ErrRecorded) || errors.Is(why, ErrUnavailable) {
 		return why
 	}
-	_, err := s.store.Update(ctx, b.Request, func(r *Request) error {
-		r.refuse(who, b, s.options.Now(), why)
+	_, err := s.change(ctx, b.Request, func(r *Request, now time.Time) error {
+		r.refuse(who, b, now, why)
 		return nil
 	})
 	if err != nil {
@@ -255,29 +246,19 @@ func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, pa
 	if len(r.required(standing.Roles)) == 0 {
 		return r, ErrNotApprover
 	}
-	var refusal error
-	r, err = s.update(ctx, id, func(r *Request) error {
-		now := s.options.Now()
-		if r.expire(now) {
-			refusal = ErrExpired
-			return nil
-		}
-		refusal = nil
+	return s.change(ctx, id, func(r *Request, now time.Time) error {
 		return r.edit(who, version, payload, surface, now)
 	})
-	if err == nil {
-		err = refusal
-	}
-	return r, err
 }
 
-// Claim uses up an approval and returns the request with the payload to run.
-// It succeeds once, before the deadline for applying, and only while everybody
-// whose approval counted still holds their role: that is looked up afresh. If
-// somebody doesn't, the request is superseded and the error is ErrRejected; if
-// it can't be found out, nothing changes and the error wraps ErrUnverified.
-// Otherwise ErrNotFound, ErrPending, ErrExpired, ErrRejected or ErrApplied says
-// why not.
+// Claim uses up an approval and returns the request with the payload to run. It
+// succeeds once, before the deadline for applying, and only if the approval
+// holds at that moment: the payload is the one that was approved, policy asks
+// for no more than it did, and everybody whose approval counted still holds
+// their role, which is looked up afresh. If it doesn't hold, the request is
+// superseded and the error is ErrRejected; if that can't be found out, nothing
+// changes and the error wraps ErrUnverified. Otherwise ErrNotFound, ErrPending,
+// ErrExpired, ErrRejected or ErrApplied says why not.
 func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, error) {
 	ctx, cancel := uninterrupted(ctx, changeLimit)
 	defer cancel()
@@ -288,61 +269,48 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 	if err := r.claimable(); err != nil {
 		return r, err
 	}
-	missing, err := s.missing(ctx, r)
+	ruling := s.options.Policy.Rule(r.call())
+	present, err := s.present(ctx, r, ruling)
 	if err != nil {
 		return r, fmt.Errorf("checking the approvers again: %w", err)
 	}
-	var refusal error
-	r, err = s.update(ctx, id, func(r *Request) error {
-		now := s.options.Now()
-		switch {
-		case r.expire(now):
-			refusal = ErrExpired
-			return nil
-		case r.Status == Approved && len(missing) > 0:
-			r.supersede(missing, now)
-			refusal = ErrRejected
-			return nil
-		default:
-			refusal = nil
-			return r.claim(agent, now, s.options.Rand)
-		}
+	r, err = s.change(ctx, id, func(r *Request, now time.Time) error {
+		return r.claim(agent, present, ruling, now, s.options.Rand)
 	})
-	if err == nil {
-		err = refusal
+	if err == nil && r.Status != Applied {
+		err = ErrRejected
 	}
 	return r, err
 }
 
-// missing looks up everybody who approved and returns what approving would
-// still take if only those counted who hold their roles now.
-func (s *Service) missing(ctx context.Context, r *Request) ([]policy.RoleCount, error) {
-	roles := s.options.Policy.Named(r.Requirement)
-	var votes []policy.Vote
-	for _, d := range r.Decisions {
-		if d.Version != r.Version || d.Verdict != Approve {
-			continue
-		}
-		standing, err := s.directory.Standing(ctx, d.Approver, roles)
-		if errors.Is(err, ErrIneligible) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		vote := policy.Vote{Person: d.Approver.String()}
-		for _, m := range r.required(standing.Roles) {
-			vote.Roles = append(vote.Roles, m.Role)
-		}
-		votes = append(votes, vote)
+// present looks up everybody whose approval counted, at the same time, and
+// returns those who may still decide, with their roles of now.
+func (s *Service) present(ctx context.Context, r *Request, ruling policy.Ruling) ([]holder, error) {
+	roles := s.options.Policy.Named(policy.Requirement{Roles: slices.Concat(r.Requirement.Roles, ruling.Requirement.Roles)})
+	approvals := r.approvals()
+	found := make([]holder, len(approvals))
+	problems := make([]error, len(approvals))
+	var asking sync.WaitGroup
+	for i, d := range approvals {
+		asking.Go(func() {
+			standing, err := s.directory.Standing(ctx, d.Approver, roles)
+			switch {
+			case err == nil:
+				found[i] = holder{d.Approver, standing.Roles}
+			case !errors.Is(err, ErrIneligible):
+				problems[i] = err
+			}
+		})
 	}
-	return r.Requirement.Missing(votes), nil
+	asking.Wait()
+	return found, errors.Join(problems...)
 }
 
 // Finish records what an execution came to, once: by the agent that claimed it.
+// Only Succeeded and Failed can be reported.
 func (s *Service) Finish(ctx context.Context, agent Agent, id ID, outcome Outcome, detail string) (*Request, error) {
-	if outcome != Succeeded && outcome != Failed && outcome != Unknown {
-		return nil, invalid("outcome", "is %q; succeeded, failed and unknown are accepted", outcome)
+	if outcome != Succeeded && outcome != Failed {
+		return nil, invalid("outcome", "is %q; succeeded and failed are accepted", outcome)
 	}
 	if err := checkText("detail", detail, MaxReason); err != nil {
 		return nil, err
@@ -352,13 +320,14 @@ func (s *Service) Finish(ctx context.Context, agent Agent, id ID, outcome Outcom
 	if _, err := s.Status(ctx, agent, id); err != nil {
 		return nil, err
 	}
-	return s.update(ctx, id, func(r *Request) error {
-		return r.finish(agent, outcome, detail, s.options.Now())
+	return s.change(ctx, id, func(r *Request, now time.Time) error {
+		return r.finish(agent, outcome, detail, now)
 	})
 }
 
-// read loads a request as it is now. A deadline that has passed counts at once,
-// whether or not it could be recorded yet.
+// read loads a request as it is now. A deadline that has passed counts at once
+// and is recorded before anybody is told, so that a clock which is set back
+// can't revive what was reported as expired.
 func (s *Service) read(ctx context.Context, id ID) (*Request, error) {
 	if !id.Valid() {
 		return nil, ErrNotFound
@@ -367,22 +336,44 @@ func (s *Service) read(ctx context.Context, id ID) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.expire(s.options.Now())
+	if now := s.options.Now(); r.overdue(r.at(now)) {
+		if expired, err := s.change(ctx, id, nothing); err == nil {
+			return expired, nil
+		}
+		// It counts even while it can't be recorded.
+		r.expire(r.at(now))
+	}
 	return r, nil
 }
 
-// update is Store.Update that rings the bell if anything changed.
-func (s *Service) update(ctx context.Context, id ID, change func(*Request) error) (*Request, error) {
+// change runs do on a request, after letting a deadline that has come take
+// effect, saves what both did and rings the bell if anything changed. The time
+// that do gets is the one that counts for the request. An error of do is
+// returned, and then do must have changed nothing; an expiry is saved even so.
+func (s *Service) change(ctx context.Context, id ID, do func(*Request, time.Time) error) (*Request, error) {
 	var before int64
+	var refusal error
 	r, err := s.store.Update(ctx, id, func(r *Request) error {
 		before = r.Revision
-		return change(r)
+		now := r.at(s.options.Now())
+		expired := r.expire(now)
+		refusal = do(r, now)
+		if expired {
+			return nil
+		}
+		return refusal
 	})
-	if err == nil && r.Revision != before {
+	if err != nil {
+		return r, err
+	}
+	if r.Revision != before {
 		s.bell.Ring(id)
 	}
-	return r, err
+	return r, refusal
 }
+
+// nothing is for change when only a deadline may have an effect.
+func nothing(*Request, time.Time) error { return nil }
 
 // uninterrupted is a context that ends after limit and not when its parent
 // does.

@@ -435,13 +435,7 @@ func TestRefusedAttemptsAreRecorded(t *testing.T) {
 	if _, err := f.Service.Decide(t.Context(), approvaltest.Carol, approvaltest.Ballot(r, approval.Approve)); !errors.Is(err, approval.ErrNotApprover) {
 		t.Fatal(err)
 	}
-	var last audit.Event
-	for event, err := range f.Store.Events(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = event
-	}
+	last := lastEvent(t, f)
 	if last.Type != "decision.refused" || last.Actor != approvaltest.Carol.String() || last.RequestID != string(r.ID) {
 		t.Errorf("the last event is %+v", last)
 	}
