@@ -93,7 +93,7 @@ func decided(r *approval.Request) string {
 	case d != nil:
 		return "It was rejected by " + person(d.Approver) + ", " + moment(d.At) + "."
 	case r.Status == approval.Rejected:
-		return "It was superseded, " + moment(r.ClosedAt) + ": somebody who approved no longer holds the role."
+		return "It was superseded, " + moment(r.ClosedAt) + ". " + escape(r.Reason)
 	default:
 		return "It was approved by " + people(approvers(r)) + ", " + moment(r.DecidedAt) + "."
 	}

@@ -119,7 +119,7 @@ func expired(r *approval.Request) {
 func superseded(r *approval.Request) {
 	approved(r)
 	r.Status = approval.Rejected
-	r.Reason = "Superseded: somebody who approved no longer holds the role, so 1 of oncall is missing."
+	r.Reason = "Somebody who approved no longer counts, so 1 of oncall is missing."
 	r.ClosedAt = asked.Add(8 * time.Minute)
 	r.Revision++
 }

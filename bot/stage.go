@@ -31,7 +31,7 @@ func stageOf(r *approval.Request) stage {
 		case approval.Failed:
 			return stage{"❌", "Applied, failed"}
 		default:
-			return stage{"✅", "Applied"}
+			return stage{"🔵", "Applied"}
 		}
 	case approval.Rejected:
 		if rejection(r) == nil {
@@ -131,7 +131,7 @@ func words(r *approval.Request, limit int) []slack.RichTextElement {
 	case r.Status == approval.Rejected && rejection(r) != nil:
 		label, text = "Reason", r.Reason
 	case r.Status == approval.Rejected:
-		label, text = "Superseded", r.Reason
+		label, text = "Why", r.Reason
 	case r.Execution != nil:
 		label, text = "The agent reports", r.Execution.Detail
 	}

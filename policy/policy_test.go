@@ -60,6 +60,10 @@ func TestValidateRefuses(t *testing.T) {
 			d.Roles = []policy.Role{{Name: "a", Users: []string{"U0ADA"}}, {Name: "b", Users: []string{"U0ADA"}}}
 			d.Approval = requires(policy.RoleCount{Role: "a", Count: 1}, policy.RoleCount{Role: "b", Count: 1})
 		}, "one person fills one place"},
+		{"too many people in all", func(d *policy.Document) {
+			d.Roles[0] = policy.Role{Name: "oncall", Groups: []string{"S0ONCALL"}}
+			d.Approval = requires(policy.RoleCount{Role: "finance", Count: policy.MaxPeople}, policy.RoleCount{Role: "oncall", Count: 1})
+		}, "asks for 21 people"},
 		{"too many people", func(d *policy.Document) {
 			d.Approval = requires(policy.RoleCount{Role: "finance", Count: policy.MaxPeople + 1})
 		}, "the count is 1 to"},

@@ -18,7 +18,8 @@ type RoleCount struct {
 // people. The zero Requirement can never be met.
 type Requirement struct {
 	Roles []RoleCount `json:"roles"`
-	// AllowSelf lets the person an agent acts for decide its requests.
+	// AllowSelf lets people approve what is their own: the person an agent acts
+	// for its requests, and somebody who edited a request their own edit.
 	AllowSelf bool `json:"allowSelf,omitempty"`
 }
 
