@@ -1,13 +1,13 @@
 // Drives the four tools with the official TypeScript client, as a host does.
 // The one argument is JSON: how to reach the server ("url" and "token", or
-// "command" and "env") and the protocol "era" ("legacy" or "modern"). The server
-// decides requests as their purpose says; what it leaves undecided, it lets wait
-// for a second.
+// "command", "args" and "env") and the protocol "era" ("legacy" or "modern").
+// Somebody decides requests as their purpose says; what is left undecided waits
+// for a second at a time.
 import assert from "node:assert/strict";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
-const { url, token, command, env, era } = JSON.parse(process.argv[2]);
+const { url, token, command, args, env, era } = JSON.parse(process.argv[2]);
 const modern = era === "modern";
 
 const client = new Client(
@@ -32,7 +32,7 @@ if (!modern) {
 await client.connect(
   url
     ? new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${token}` } } })
-    : new StdioClientTransport({ command, env: { ...process.env, ...env } }),
+    : new StdioClientTransport({ command, args, env: { ...process.env, ...env } }),
 );
 
 const call = (name, args, options) => client.callTool({ name, arguments: args }, options);
@@ -56,7 +56,14 @@ assert.ok(reviewUrl.endsWith(`/review?elicitationId=${elicitationId}`));
 assert.match(expiresAt, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 assert.equal(elicitationDelivered, !modern);
 
-const awaited = await call("await_approval", { elicitationId });
+// What every agent does: wait on while nobody has decided.
+const decision = async (id) => {
+  for (;;) {
+    const result = await call("await_approval", { elicitationId: id });
+    if (result.structuredContent?.status !== "pending") return result;
+  }
+};
+const awaited = await decision(elicitationId);
 assert.deepEqual(awaited.structuredContent, { status: "approved" });
 same(awaited);
 const applied = await call("apply", { elicitationId });
@@ -67,7 +74,7 @@ assert.deepEqual((await call("check_status", { elicitationId })).structuredConte
 
 // Rejected.
 const refused = await call("request_approval", { purpose: "reject: too risky", payload: {} });
-const no = await call("await_approval", { elicitationId: refused.structuredContent.elicitationId });
+const no = await decision(refused.structuredContent.elicitationId);
 assert.deepEqual(no.structuredContent, { status: "rejected" });
 assert.match(no.content[1].text, /too risky/);
 

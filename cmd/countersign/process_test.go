@@ -43,8 +43,9 @@ func newProgram(t *testing.T) *program {
 listen: 127.0.0.1:%s
 url: http://127.0.0.1:%s
 slack: {workspace: %s, channel: %s, api_url: "%s"}
-roles: {oncall: {users: [U0ADA, U0GRACE, %s]}}
-approval: {requires: [{role: oncall, count: 1}]}
+roles: {finance: {users: [U0ADA, U0GRACE, %s]}}
+approval: {requires: [{role: finance, count: 1}]}
+mcp: {await_bound: 1s}
 `, p.port, p.port, demoWorkspace, demoChannel, slack.APIURL(), demoOwner)
 	if err := os.WriteFile(filepath.Join(p.folder, "countersign.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
