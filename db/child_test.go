@@ -29,6 +29,7 @@ var children = map[string]func(folder string) error{
 	"append": appendTokens,
 	"lock":   lockAndWait,
 	"full":   fillDisk,
+	"click":  clickOnFullDisk,
 }
 
 // child is this program running as another process. It is killed when the test

@@ -32,9 +32,9 @@ var (
 var errClosed = errors.New("the database is closed")
 
 // explain adds to an error of SQLite what it means for the caller, and returns
-// other errors as they are.
+// other errors, and those that say it already, as they are.
 func explain(ctx context.Context, err error) error {
-	if err == nil || errors.Is(err, approval.ErrUnavailable) {
+	if err == nil || errors.Is(err, approval.ErrUnavailable) || errors.Is(err, ErrCorrupt) {
 		return err
 	}
 	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && code(err) == sqlite3.SQLITE_INTERRUPT {

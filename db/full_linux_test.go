@@ -7,11 +7,22 @@ import (
 	"testing"
 )
 
-// TestFullDisk fills a real file system. The child has it in a mount namespace
-// of its own, so that nothing is left of it.
+// TestFullDisk fills a real file system.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	c := newChild(t, "full", t.TempDir())
+	runOnSmallDisk(t, "full")
+}
+
+// TestClicksOnFullDisk clicks while there is no room for what a click changes.
+func TestClicksOnFullDisk(t *testing.T) {
+	t.Parallel()
+	runOnSmallDisk(t, "click")
+}
+
+// runOnSmallDisk runs a child that mounts a disk of its own. It has it in a
+// mount namespace of its own, so that nothing is left of it.
+func runOnSmallDisk(t *testing.T, name string) {
+	c := newChild(t, name, t.TempDir())
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

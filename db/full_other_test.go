@@ -4,5 +4,5 @@ package db_test
 
 import "errors"
 
-// mountSmall is for TestFullDisk, which is only on Linux.
+// mountSmall is for tests that are only on Linux.
 func mountSmall(string) error { return errors.ErrUnsupported }

@@ -2,10 +2,12 @@ package db_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -110,6 +112,94 @@ func TestFullForOneOfMany(t *testing.T) {
 		t.Errorf("once there is room: %v", err)
 	}
 	checkFile(t, d, folder)
+}
+
+// clickOnFullDisk is the child of TestClicksOnFullDisk: folder is on a small
+// disk of its own. A person clicks twice, and an agent claims twice, each in one
+// transaction that finds the disk full when it commits.
+func clickOnFullDisk(folder string) error {
+	if err := mountSmall(folder); err != nil {
+		return fmt.Errorf("%w: %w", errNoMount, err)
+	}
+	ctx := context.Background()
+	d, err := db.Open(ctx, filepath.Join(folder, "data"), db.Options{})
+	if err != nil {
+		return err
+	}
+	service, err := newService(d)
+	if err != nil {
+		return err
+	}
+	r, err := service.Request(ctx, agent, approval.Proposal{Purpose: "Pay", Payload: []byte(`{"amount":1}`)})
+	if err != nil {
+		return err
+	}
+	decide := func() (*approval.Request, error) {
+		return service.Decide(ctx, person, approval.Ballot{
+			Request: r.ID, Version: r.Version, Digest: r.Digest, Verdict: approval.Approve, Surface: approval.Slack,
+		})
+	}
+	claim := func() (*approval.Request, error) { return service.Claim(ctx, agent, r.ID) }
+	if err := lostOnFullDisk(d, filepath.Join(folder, "filler"), decide); err != nil {
+		return fmt.Errorf("deciding: %w", err)
+	}
+	if got, err := d.Request(ctx, r.ID); err != nil || got.Status != approval.Pending || len(got.Decisions) != 0 {
+		return fmt.Errorf("clicks that were lost left %+v (%v)", got, err)
+	}
+	if _, err := decide(); err != nil {
+		return fmt.Errorf("clicking again once there is room: %w", err)
+	}
+	if err := lostOnFullDisk(d, filepath.Join(folder, "filler"), claim); err != nil {
+		return fmt.Errorf("claiming: %w", err)
+	}
+	if got, err := d.Request(ctx, r.ID); err != nil || got.Status != approval.Approved {
+		return fmt.Errorf("claims that were lost left %+v (%v)", got, err)
+	}
+	if _, err := claim(); err != nil {
+		return fmt.Errorf("claiming again once there is room: %w", err)
+	}
+	return d.Close()
+}
+
+// lostOnFullDisk makes two calls share a transaction that there is no room for,
+// and checks that both are told so.
+func lostOnFullDisk(d *db.DB, filler string, call func() (*approval.Request, error)) error {
+	file, err := os.Create(filler)
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		_, err = file.Write(make([]byte, 512))
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	held, released := make(chan struct{}), make(chan struct{})
+	answers := make(chan error)
+	go func() {
+		answers <- d.Do(context.Background(), func(*sql.Conn) error {
+			close(held)
+			<-released
+			return nil
+		})
+	}()
+	<-held
+	const calls = 2
+	for i := range calls {
+		go func() {
+			r, err := call()
+			if r != nil || !errors.Is(err, db.ErrFull) || !errors.Is(err, approval.ErrUnavailable) {
+				answers <- fmt.Errorf("got %+v, and ErrFull and ErrUnavailable are wanted: %w", r, err)
+				return
+			}
+			answers <- nil
+		}()
+		for d.Waiting() <= i {
+			runtime.Gosched()
+		}
+	}
+	close(released)
+	return errors.Join(<-answers, <-answers, <-answers, os.Remove(filler))
 }
 
 // fillDisk is the child of TestFullDisk: folder is on a small disk of its own.

@@ -52,7 +52,7 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 // change waits. A panic in it is raised again in the caller's.
 func (d *DB) Update(ctx context.Context, id approval.ID, change func(*approval.Request) error) (*approval.Request, error) {
 	var as *approval.Request // as loaded, if change refused; else as changed
-	refused := false
+	var refusal error
 	err := d.writer.do(ctx, func(q *sqlc.Queries) error {
 		ctx := context.Background()
 		before, err := load(ctx, q, id)
@@ -62,8 +62,7 @@ func (d *DB) Update(ctx context.Context, id approval.ID, change func(*approval.R
 		if as, err = before.decode(); err != nil {
 			return err
 		}
-		if refusal := change(as); refusal != nil {
-			refused = true
+		if refusal = change(as); refusal != nil {
 			// change may have altered it before it refused.
 			if as, err = before.decode(); err != nil {
 				return err
@@ -72,7 +71,8 @@ func (d *DB) Update(ctx context.Context, id approval.ID, change func(*approval.R
 		}
 		return save(ctx, q, before, as)
 	})
-	if err != nil && !refused {
+	// If the transaction was lost, the refusal wasn't about what is stored.
+	if err != nil && (refusal == nil || !errors.Is(err, refusal)) {
 		return nil, err
 	}
 	return as, err

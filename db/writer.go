@@ -76,8 +76,10 @@ func newWriter(ctx context.Context, on *sql.DB, path string, options Options) (*
 }
 
 // do has the writer run change in a transaction and returns when that is
-// durable, or with what made it fail and nothing changed. If ctx ends before
-// the change began, it never runs; once begun it runs to its end.
+// durable, or with what made it fail and nothing changed: the change's own
+// error, or what became of the transaction, whatever change had returned. If
+// ctx ends before the change began, it never runs; once begun it runs to its
+// end.
 func (w *writer) do(ctx context.Context, change func(*sqlc.Queries) error) error {
 	j := &job{ctx: ctx, change: change, done: make(chan struct{})}
 	if err := w.enqueue(j); err != nil {
@@ -174,35 +176,47 @@ func (w *writer) commit(batch []*job) {
 		}
 		return
 	}
-	var begun []*job
+	var taken []*job
 	var failure error
 	for _, j := range batch {
 		if !j.take() {
 			continue
 		}
-		begun = append(begun, j)
-		if failure != nil {
-			continue
-		}
 		if j.ctx.Err() != nil {
-			j.err = notBegun(j.ctx)
+			j.finish(notBegun(j.ctx))
 			continue
 		}
-		failure = w.attempt(j)
+		taken = append(taken, j)
+		if failure == nil {
+			failure = w.attempt(j)
+		}
 	}
 	if failure == nil {
 		failure = w.exec("COMMIT")
 	}
 	if failure != nil {
+		failure = lost(failure)
 		// If SQLite has rolled it back already, this is an error of no interest.
 		_ = w.exec("ROLLBACK")
 	}
-	for _, j := range begun {
-		if j.err == nil && j.panicked == nil {
+	for _, j := range taken {
+		// What a job refused it may have refused because of what another one had
+		// done, which is undone now.
+		if failure != nil && j.panicked == nil {
 			j.err = failure
 		}
 		j.finish(j.err)
 	}
+}
+
+// lost is what a caller is told whose change was undone with its transaction:
+// nothing is wrong with the change, unless the database is damaged.
+func lost(failure error) error {
+	failure = explain(context.Background(), failure)
+	if errors.Is(failure, approval.ErrUnavailable) || errors.Is(failure, ErrCorrupt) {
+		return failure
+	}
+	return fmt.Errorf("%w: its transaction was lost: %w", approval.ErrUnavailable, failure)
 }
 
 // attempt runs one job in a savepoint. What fails in the job is undone and kept
