@@ -41,7 +41,7 @@ func renderLoading() slack.ModalViewRequest {
 
 // renderAnswer says something in a modal that has nothing more to offer.
 func renderAnswer(text string) slack.ModalViewRequest {
-	return modal(answerView, "Details", slack.NewSectionBlock(markup(text), nil, nil))
+	return modal(answerView, "countersign", slack.NewSectionBlock(markup(text), nil, nil))
 }
 
 // renderDetails is the modal with the whole request, and reports whether the
