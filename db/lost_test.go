@@ -84,3 +84,33 @@ func TestLostTransactionIsWhatEachCallerHears(t *testing.T) {
 		t.Errorf("got %v (%v), want the request and the refusal", r, err)
 	}
 }
+
+// TestRefusalInALostTransaction shows that what one caller was refused isn't
+// what the others hear when the transaction is lost with it.
+func TestRefusalInALostTransaction(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	refusal := errors.New("no")
+	release := hold(t, d)
+	refused, inserted := make(chan error, 1), make(chan error, 1)
+	go func() {
+		refused <- d.Do(context.Background(), func(conn *sql.Conn) error {
+			if _, err := conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+				return err
+			}
+			return refusal
+		})
+	}()
+	untilWaiting(t, d, 1)
+	go func() { inserted <- d.Insert(context.Background(), request(1, 10), nil) }()
+	untilWaiting(t, d, 2)
+	release()
+	for who, answer := range map[string]chan error{"the one that was refused": refused, "the other": inserted} {
+		if err := <-answer; !errors.Is(err, approval.ErrUnavailable) || errors.Is(err, refusal) {
+			t.Errorf("%s: got %v, want ErrUnavailable without the refusal", who, err)
+		}
+	}
+	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+		t.Errorf("trying again: %v", err)
+	}
+}

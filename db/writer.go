@@ -230,9 +230,10 @@ func (w *writer) attempt(j *job) error {
 		return w.exec("RELEASE job")
 	}
 	// SQLite ends the transaction by itself when the disk is full or fails.
-	// Then there is no savepoint to go back to, and what ran before is lost.
+	// Then there is no savepoint to go back to, and what ran before is lost. Why
+	// is in the job's error if that is SQLite's; a refusal concerns no other job.
 	if err := w.exec("ROLLBACK TO job"); err != nil {
-		if j.err != nil {
+		if code(j.err) != 0 {
 			return j.err
 		}
 		return err
