@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"modernc.org/sqlite"
+
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/db/dbtest"
 )
 
@@ -112,5 +116,54 @@ func TestRefusalInALostTransaction(t *testing.T) {
 	}
 	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
 		t.Errorf("trying again: %v", err)
+	}
+}
+
+// TestRollbackThatFails shows that a transaction which couldn't be undone is
+// undone before the next one, and that nothing of it is ever stored.
+func TestRollbackThatFails(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	var forbidden atomic.Bool
+	if err := d.Do(t.Context(), func(conn *sql.Conn) error {
+		return conn.Raw(func(driver any) error {
+			return driver.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(
+				func(action sqlite.AuthorizerActionCode, operation, _, _, _ string) sqlite.AuthorizerReturnCode {
+					if action == sqlite.AuthTransaction && operation == "ROLLBACK" && forbidden.Load() {
+						return sqlite.AuthorizerDeny
+					}
+					return sqlite.AuthorizerOK
+				})
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	forbidden.Store(true)
+	if err := d.Do(t.Context(), func(conn *sql.Conn) error {
+		if _, err := conn.ExecContext(context.Background(), "CREATE TABLE remains (number INTEGER)"); err != nil {
+			return err
+		}
+		return failCommit(conn)
+	}); !errors.Is(err, approval.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	for range 2 {
+		if err := d.Insert(t.Context(), request(1, 10), nil); !errors.Is(err, db.ErrDisk) || !errors.Is(err, approval.ErrUnavailable) {
+			t.Errorf("while it can't be undone: got %v, want ErrDisk and ErrUnavailable", err)
+		}
+	}
+	forbidden.Store(false)
+	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+		t.Errorf("once it can be undone: %v", err)
+	}
+	if err := d.Do(t.Context(), func(conn *sql.Conn) error {
+		var tables int
+		err := conn.QueryRowContext(context.Background(), "SELECT count(*) FROM sqlite_schema WHERE name = 'remains'").Scan(&tables)
+		if err == nil && tables != 0 {
+			err = errors.New("a part of the lost transaction was stored")
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
 	}
 }

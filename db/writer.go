@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db/internal/sqlc"
 )
@@ -251,13 +253,22 @@ func (j *job) call(queries *sqlc.Queries) {
 	j.err = j.change(queries)
 }
 
-// begin starts a transaction that may write. It refuses to if the file is no
-// longer the one at its path: SQLite would go on writing to it, and what was
-// acknowledged would be lost with it.
+// begin starts a transaction that may write, and undoes what the last one left
+// if that failed before. It refuses to if the file is no longer the one at its
+// path: SQLite would go on writing to it, and what was acknowledged would be
+// lost with it.
 func (w *writer) begin() error {
 	now, err := os.Stat(w.path)
 	if err != nil || !os.SameFile(w.file, now) {
 		return unavailable(ErrDisk, fmt.Errorf("%s was moved, replaced or removed while it was open; restart once it is right", w.path))
+	}
+	err = w.exec("BEGIN IMMEDIATE")
+	if code(err) != sqlite3.SQLITE_ERROR {
+		return err
+	}
+	// The last transaction was lost and its ROLLBACK failed, so it is still open.
+	if err := w.exec("ROLLBACK"); err != nil {
+		return unavailable(ErrDisk, fmt.Errorf("the last transaction can't be undone; restart if that lasts: %w", err))
 	}
 	return w.exec("BEGIN IMMEDIATE")
 }
