@@ -13,15 +13,18 @@ import (
 
 func TestManifest(t *testing.T) {
 	t.Parallel()
-	for name, address := range map[string]string{"socket": "", "http": "https://approvals.example.com/"} {
-		manifest, err := bot.Manifest(address)
+	for name, options := range map[string]bot.ManifestOptions{
+		"socket": {},
+		"http":   {URL: "https://approvals.example.com/", PrivateChannel: true, UserGroups: true},
+	} {
+		manifest, err := bot.Manifest(options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "manifest/"+name, jsonValue(t, manifest))
 	}
 	for _, address := range []string{"http://approvals.example.com", "approvals.example.com", "https://", "https://x.example/?a=b", "::"} {
-		if got, err := bot.Manifest(address); err == nil {
+		if got, err := bot.Manifest(bot.ManifestOptions{URL: address}); err == nil {
 			t.Errorf("%q was accepted: %s", address, got)
 		}
 	}

@@ -11,11 +11,43 @@ import (
 var scopes = []struct{ name, purpose string }{
 	{"chat:write", "post cards and keep them up to date"},
 	{"users:read", "check the account of who decides"},
-	{"usergroups:read", "look up user groups that a role names"},
+	{userGroups, "look up user groups that a role names"},
 	{"channels:read", "see whether a public channel is shared with another organisation"},
 	{"groups:read", "see whether a private channel is shared with another organisation"},
 	{"channels:history", "find a card in a public channel whose arrival is in doubt"},
 	{"groups:history", "find a card in a private channel whose arrival is in doubt"},
+}
+
+const (
+	userGroups     = "usergroups:read"
+	publicChannel  = "channels:"
+	privateChannel = "groups:"
+)
+
+// ManifestOptions say how the app will be used, so that it gets no scope that
+// it doesn't need.
+type ManifestOptions struct {
+	// URL is the https address of the server, where Slack posts clicks to
+	// /slack/interactions. Without it the app uses Socket Mode, and needs an
+	// app-level token with connections:write.
+	URL string
+	// PrivateChannel says that the channel for cards is a private one.
+	PrivateChannel bool
+	// UserGroups says that a role names Slack user groups.
+	UserGroups bool
+}
+
+func (o ManifestOptions) needs(scope string) bool {
+	switch {
+	case scope == userGroups:
+		return o.UserGroups
+	case strings.HasPrefix(scope, publicChannel):
+		return !o.PrivateChannel
+	case strings.HasPrefix(scope, privateChannel):
+		return o.PrivateChannel
+	default:
+		return true
+	}
 }
 
 type manifest struct {
@@ -46,28 +78,26 @@ type manifest struct {
 }
 
 // Manifest is the Slack app's manifest as JSON, for Slack's "Create New App,
-// From a manifest". With the https address of the server, Slack posts clicks to
-// its /slack/interactions; with "", the app uses Socket Mode and needs an
-// app-level token with connections:write. It asks for no more scopes than are
-// used: usergroups:read may be left out if no role names a user group, and those
-// of the kind of channel (channels or groups) that isn't used.
-func Manifest(address string) (string, error) {
+// From a manifest".
+func Manifest(options ManifestOptions) (string, error) {
 	var m manifest
 	m.Display.Name = "countersign"
 	m.Display.Description = "People approve what agents want to do"
 	m.Features.BotUser.DisplayName = "countersign"
 	for _, scope := range scopes {
-		m.OAuth.Scopes.Bot = append(m.OAuth.Scopes.Bot, scope.name)
+		if options.needs(scope.name) {
+			m.OAuth.Scopes.Bot = append(m.OAuth.Scopes.Bot, scope.name)
+		}
 	}
 	m.Settings.Interactivity.IsEnabled = true
-	if address == "" {
+	if options.URL == "" {
 		m.Settings.SocketModeEnabled = true
 	} else {
-		u, err := url.Parse(address)
+		u, err := url.Parse(options.URL)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return "", fmt.Errorf("%q is not an https address; Slack posts clicks only to one", address)
+			return "", fmt.Errorf("%q is not an https address; Slack posts clicks only to one", options.URL)
 		}
-		m.Settings.Interactivity.RequestURL = strings.TrimRight(address, "/") + "/slack/interactions"
+		m.Settings.Interactivity.RequestURL = strings.TrimRight(options.URL, "/") + "/slack/interactions"
 	}
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
