@@ -113,6 +113,9 @@ type rows struct {
 // decode makes a request of its rows, and shares no memory with them.
 func (loaded rows) decode() (*approval.Request, error) {
 	row := loaded.request.Request
+	if loaded.request.Payload == nil {
+		return nil, fmt.Errorf("decoding request %s: the payload of its version %d is missing: %w", row.ID, row.Version, ErrCorrupt)
+	}
 	r := &approval.Request{
 		ID:          approval.ID(row.ID),
 		Agent:       row.Agent,

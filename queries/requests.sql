@@ -28,6 +28,8 @@ SET
 WHERE id = @id AND revision = @loaded_revision;
 
 -- name: LoadRequest :one
+-- LoadRequest returns a request even if its payload or its execution is lost, so
+-- that this can be told from a request that there never was.
 SELECT
     sqlc.embed(requests),
     payloads.payload,
@@ -37,7 +39,7 @@ SELECT
     executions.outcome,
     executions.detail
 FROM requests
-INNER JOIN payloads ON payloads.request_id = requests.id AND payloads.version = requests.version
+LEFT JOIN payloads ON payloads.request_id = requests.id AND payloads.version = requests.version
 LEFT JOIN executions ON executions.id = requests.execution_id
 WHERE requests.id = @id;
 

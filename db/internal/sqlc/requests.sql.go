@@ -257,7 +257,7 @@ SELECT
     executions.outcome,
     executions.detail
 FROM requests
-INNER JOIN payloads ON payloads.request_id = requests.id AND payloads.version = requests.version
+LEFT JOIN payloads ON payloads.request_id = requests.id AND payloads.version = requests.version
 LEFT JOIN executions ON executions.id = requests.execution_id
 WHERE requests.id = $1
 `
@@ -272,6 +272,8 @@ type LoadRequestRow struct {
 	Detail           *string
 }
 
+// LoadRequest returns a request even if its payload or its execution is lost, so
+// that this can be told from a request that there never was.
 func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, error) {
 	row := q.db.QueryRowContext(ctx, loadRequest, id)
 	var i LoadRequestRow
