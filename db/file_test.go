@@ -31,6 +31,7 @@ func TestFilesAreMadeForTheOwnerOnly(t *testing.T) {
 		"countersign.db-wal": 0o600,
 		"countersign.db-shm": 0o600,
 		"countersign.lock":   0o600,
+		"countersign.holder": 0o600,
 	} {
 		info, err := os.Stat(filepath.Join(folder, name))
 		if err != nil {

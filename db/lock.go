@@ -11,13 +11,18 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockName is the file in the data folder that a Lock is on.
-const lockName = "countersign.lock"
+// lockName is the file in the data folder that a Lock is on, and holderName the
+// one that says who has it: Windows lets nobody read or write a locked file.
+const (
+	lockName   = "countersign.lock"
+	holderName = "countersign.holder"
+)
 
 // Lock says that one server runs on a data folder. The system drops it when the
 // process ends, however that happens.
 type Lock struct {
-	file *flock.Flock
+	file   *flock.Flock
+	holder string // the path of the description
 }
 
 // Holder is who has locked a data folder.
@@ -30,7 +35,10 @@ type Holder struct {
 // HeldError says that another process has locked the data folder.
 type HeldError struct {
 	Folder string
-	Holder Holder // zero if that process couldn't be identified
+	// Holder is the process that has the lock; zero if it hasn't written yet who
+	// it is. Right after it took the lock, it can be the process that had it
+	// before, if that was killed and so couldn't erase its description.
+	Holder Holder
 }
 
 // Error says who holds the folder and what to do.
@@ -50,26 +58,30 @@ func LockFolder(folder, what string) (*Lock, error) {
 	if err := makeFolder(folder); err != nil {
 		return nil, fmt.Errorf("locking the data folder: %w", err)
 	}
-	path := filepath.Join(folder, lockName)
-	file := flock.New(path, flock.SetPermissions(0o600))
-	locked, err := file.TryLock()
+	l := &Lock{
+		file:   flock.New(filepath.Join(folder, lockName), flock.SetPermissions(0o600)),
+		holder: filepath.Join(folder, holderName),
+	}
+	locked, err := l.file.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("locking the data folder: %w", err)
 	}
 	if !locked {
-		return nil, &HeldError{Folder: folder, Holder: readHolder(path)}
+		return nil, &HeldError{Folder: folder, Holder: readHolder(l.holder)}
 	}
-	holder, err := json.Marshal(Holder{PID: os.Getpid(), Command: what, Since: time.Now().UTC().Truncate(time.Second)})
+	description, err := json.Marshal(Holder{PID: os.Getpid(), Command: what, Since: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
-		err = os.WriteFile(path, append(holder, '\n'), 0o600)
+		// It empties the file first, so that what a killed process left is gone
+		// even if there is no room for more.
+		err = os.WriteFile(l.holder, append(description, '\n'), 0o600)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("writing who locks the data folder: %w", err), file.Unlock())
+		return nil, errors.Join(fmt.Errorf("writing who locks the data folder: %w", err), l.file.Unlock())
 	}
-	return &Lock{file: file}, nil
+	return l, nil
 }
 
-// readHolder is who wrote the lock's file; zero while they are about to.
+// readHolder is who described themselves there; zero while they are about to.
 func readHolder(path string) Holder {
 	var holder Holder
 	data, err := os.ReadFile(path)
@@ -79,10 +91,10 @@ func readHolder(path string) Holder {
 	return holder
 }
 
-// Unlock gives the folder free. The file stays: removing it could remove the
-// lock of a process that just took it.
+// Unlock gives the folder free. The files stay: removing the one that is locked
+// could remove the lock of a process that just took it.
 func (l *Lock) Unlock() error {
-	if err := errors.Join(os.Truncate(l.file.Path(), 0), l.file.Unlock()); err != nil {
+	if err := errors.Join(os.Truncate(l.holder, 0), l.file.Unlock()); err != nil {
 		return fmt.Errorf("unlocking the data folder: %w", err)
 	}
 	return nil

@@ -80,15 +80,22 @@ func TestFolderIsLockedForOneProcess(t *testing.T) {
 	if !errors.As(err, &held) || held.Holder.PID != os.Getpid() || held.Holder.Command != "stdio" {
 		t.Errorf("got %v, want this process", err)
 	}
+	// Nobody can read or write the file that is locked, on Windows.
+	if info, err := os.Stat(filepath.Join(folder, "countersign.lock")); err != nil || info.Size() != 0 {
+		t.Errorf("the lock's file was written to (%v)", err)
+	}
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
+	}
+	if left, err := os.ReadFile(filepath.Join(folder, "countersign.holder")); err != nil || len(left) != 0 {
+		t.Errorf("%q is left of one that has ended (%v)", left, err)
 	}
 	again, err := db.LockFolder(folder, "serve")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Who holds it isn't known until they have written it.
-	if err := os.Truncate(filepath.Join(folder, "countersign.lock"), 0); err != nil {
+	if err := os.Truncate(filepath.Join(folder, "countersign.holder"), 0); err != nil {
 		t.Fatal(err)
 	}
 	_, err = db.LockFolder(folder, "stdio")
