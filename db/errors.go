@@ -14,12 +14,13 @@ import (
 // What a caller can test for with errors.Is. ErrFull, ErrLocked and ErrDisk
 // come with approval.ErrUnavailable.
 var (
-	// ErrFull means that the disk, or the quota on it, is full.
+	// ErrFull means that the disk is full. A quota that is used up is ErrDisk:
+	// SQLite doesn't tell it from other failures to write.
 	ErrFull = errors.New("the disk is full; free some space on it")
 	// ErrLocked means that another process holds the database.
 	ErrLocked = errors.New("another process holds the database; try again, or end that process")
 	// ErrDisk means that the database's files can't be opened, read or written.
-	ErrDisk = errors.New("the database's files can't be read or written; check the disk, and that the data folder belongs to the account the server runs as")
+	ErrDisk = errors.New("the database's files can't be read or written; check the disk and any quota on it, and that the data folder belongs to the account the server runs as")
 	// ErrCorrupt means that the file is no database or is damaged. Nothing
 	// repairs it: the data folder must be restored from a copy.
 	ErrCorrupt = errors.New("the database is damaged; stop the server and restore the data folder from a copy")
