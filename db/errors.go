@@ -14,8 +14,8 @@ import (
 // What a caller can test for with errors.Is. ErrFull, ErrLocked and ErrDisk
 // come with approval.ErrUnavailable.
 var (
-	// ErrFull means that the disk is full. A quota that is used up is ErrDisk:
-	// SQLite doesn't tell it from other failures to write.
+	// ErrFull means that the disk is full. On Unix a quota that is used up is
+	// ErrDisk: SQLite doesn't tell it from other failures to write.
 	ErrFull = errors.New("the disk is full; free some space on it")
 	// ErrLocked means that another process holds the database.
 	ErrLocked = errors.New("another process holds the database; try again, or end that process")
