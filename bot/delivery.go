@@ -25,7 +25,7 @@ type Outbox interface {
 	SettleNotice(ctx context.Context, n approval.Notice, s approval.Settlement, now time.Time) error
 	// NextNotice says when the next due notice can be leased; the zero time is
 	// at once. false if none is due.
-	NextNotice(ctx context.Context, destination string) (time.Time, bool, error)
+	NextNotice(ctx context.Context, destination string, now time.Time) (time.Time, bool, error)
 }
 
 // pace is how fast and how often things are sent.
@@ -104,8 +104,9 @@ func (d *delivery) run(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		at, due, err := d.outbox.NextNotice(ctx, d.destination)
-		switch wait := at.Sub(d.options.Now()); {
+		now := d.options.Now()
+		at, due, err := d.outbox.NextNotice(ctx, d.destination, now)
+		switch wait := at.Sub(now); {
 		case err != nil:
 			if ctx.Err() == nil {
 				d.log.Error("looking for something to deliver", "err", err)

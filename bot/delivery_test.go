@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/bot/slacksim"
 )
 
@@ -284,6 +285,19 @@ func TestTokenOfAnotherWorkspace(t *testing.T) {
 	if n := len(w.slack.Calls("chat.postMessage")); n != 0 {
 		t.Errorf("%d messages were posted", n)
 	}
+}
+
+// What was left for tomorrow, while the clock was a day ahead, isn't waited for.
+func TestClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.ask()
+	ahead := time.Now().Add(24 * time.Hour)
+	if _, _, ok, err := w.store.LeaseNotice(w.context(), bot.Destination(channel), ahead, ahead.Add(time.Minute)); err != nil || !ok {
+		t.Fatalf("nothing is due (%v)", err)
+	}
+	w.run()
+	w.card(r, "Approval needed")
 }
 
 // An expired request says so, without anybody clicking, and a click on the old

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db"
@@ -94,7 +95,7 @@ func TestKilled(t *testing.T) {
 	d := dbtest.OpenIn(t, folder, db.Options{})
 	checkFile(t, d, folder)
 	checkAcknowledged(t, d, status)
-	if _, due, err := d.NextNotice(t.Context(), "slack:C1"); err != nil || !due {
+	if _, due, err := d.NextNotice(t.Context(), "slack:C1", time.Now()); err != nil || !due {
 		t.Errorf("nothing is due (%v)", err)
 	}
 }

@@ -11,10 +11,17 @@ import (
 	"github.com/countersign/countersign/db/internal/sqlc"
 )
 
+// longestWait is how far ahead a lease or a next attempt can be. No worker asks
+// for more, so what is further ahead was written while the clock was wrong; it
+// counts as past, or a card would be missing until the clock gets there.
+const longestWait = time.Hour
+
 // LeaseNotice takes the notice for a destination that is due and has waited
 // longest, until the given time, and returns it with its request. false if none
 // can be had now. The lease is durable: if the process ends before it settles a
-// first delivery, the next lease is told that the delivery is uncertain.
+// first delivery, the next lease is told that the delivery is uncertain. until,
+// and the next attempt of a settlement, must be within an hour of now: what is
+// further ahead is due at once.
 func (d *DB) LeaseNotice(ctx context.Context, destination string, now, until time.Time) (approval.Notice, *approval.Request, bool, error) {
 	var notice approval.Notice
 	var r *approval.Request
@@ -23,6 +30,7 @@ func (d *DB) LeaseNotice(ctx context.Context, destination string, now, until tim
 		row, err := q.LeaseNotice(ctx, sqlc.LeaseNoticeParams{
 			Destination: destination,
 			Now:         now.UnixMilli(),
+			Latest:      now.Add(longestWait).UnixMilli(),
 			Until:       until.UnixMilli(),
 		})
 		if err != nil {
@@ -88,9 +96,13 @@ func (d *DB) SettleNotice(ctx context.Context, n approval.Notice, s approval.Set
 }
 
 // NextNotice returns when the next due notice for a destination may be leased,
-// which may have passed; the zero time is at once. false if none is due.
-func (d *DB) NextNotice(ctx context.Context, destination string) (time.Time, bool, error) {
-	at, err := d.reads.NextNotice(ctx, destination)
+// which may have passed and is at most an hour after now; the zero time is at
+// once. false if none is due.
+func (d *DB) NextNotice(ctx context.Context, destination string, now time.Time) (time.Time, bool, error) {
+	at, err := d.reads.NextNotice(ctx, sqlc.NextNoticeParams{
+		Destination: destination,
+		Latest:      now.Add(longestWait).UnixMilli(),
+	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return time.Time{}, false, nil

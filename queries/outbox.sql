@@ -19,7 +19,8 @@ WHERE request_id = @request_id;
 
 -- name: LeaseNotice :one
 -- LeaseNotice takes the due notice that has waited longest. What an unsettled
--- first delivery came to is unknown, so the next lease is told of it.
+-- first delivery came to is unknown, so the next lease is told of it. A time
+-- after latest was written by a clock that was ahead, and has come.
 UPDATE outbox
 SET
     attempts = attempts + 1,
@@ -28,15 +29,15 @@ SET
     leased_until = @until
 WHERE
     outbox.destination = @destination
-    AND outbox.leased_until <= CAST(@now AS BIGINT)
+    AND (outbox.leased_until <= CAST(@now AS BIGINT) OR outbox.leased_until > CAST(@latest AS BIGINT))
     AND outbox.request_id = (
         SELECT due.request_id FROM outbox AS due
         WHERE
             due.destination = @destination
             AND due.wanted_revision > due.sent_revision
             AND due.abandoned = 0
-            AND due.next_attempt_at <= CAST(@now AS BIGINT)
-            AND due.leased_until <= CAST(@now AS BIGINT)
+            AND (due.next_attempt_at <= CAST(@now AS BIGINT) OR due.next_attempt_at > CAST(@latest AS BIGINT))
+            AND (due.leased_until <= CAST(@now AS BIGINT) OR due.leased_until > CAST(@latest AS BIGINT))
         ORDER BY due.due_since, due.request_id
         LIMIT 1
     )
@@ -63,8 +64,14 @@ WHERE
     AND attempts = CAST(@lease_attempts AS BIGINT);
 
 -- name: NextNotice :one
-SELECT CAST(CASE WHEN leased_until > next_attempt_at THEN leased_until ELSE next_attempt_at END AS BIGINT) AS at
-FROM outbox
-WHERE destination = @destination AND wanted_revision > sent_revision AND abandoned = 0
+-- NextNotice is when LeaseNotice finds something; 0 is at once.
+SELECT CAST(CASE WHEN waiting.leased > waiting.postponed THEN waiting.leased ELSE waiting.postponed END AS BIGINT) AS at
+FROM (
+    SELECT
+        CASE WHEN leased_until > CAST(@latest AS BIGINT) THEN 0 ELSE leased_until END AS leased,
+        CASE WHEN next_attempt_at > CAST(@latest AS BIGINT) THEN 0 ELSE next_attempt_at END AS postponed
+    FROM outbox
+    WHERE destination = @destination AND wanted_revision > sent_revision AND abandoned = 0
+) AS waiting
 ORDER BY at
 LIMIT 1;

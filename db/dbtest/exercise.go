@@ -22,7 +22,7 @@ type Store interface {
 	approval.Store
 	LeaseNotice(ctx context.Context, destination string, now, until time.Time) (approval.Notice, *approval.Request, bool, error)
 	SettleNotice(ctx context.Context, n approval.Notice, s approval.Settlement, now time.Time) error
-	NextNotice(ctx context.Context, destination string) (time.Time, bool, error)
+	NextNotice(ctx context.Context, destination string, now time.Time) (time.Time, bool, error)
 	Events(ctx context.Context) iter.Seq2[audit.Event, error]
 }
 
@@ -53,6 +53,7 @@ func Exercise(t *testing.T, open func(testing.TB, db.Options) Store) {
 			{"notices that fail", failingNotices},
 			{"notices after a crash", crashedNotices},
 			{"notices given up", abandonedNotices},
+			{"notices after a clock that was ahead", noticesOfAWrongClock},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				t.Parallel()

@@ -61,9 +61,9 @@ func deliver(t testing.TB, store Store, destination string, now time.Time) *appr
 	return r
 }
 
-func next(t testing.TB, store Store, destination string) (time.Time, bool) {
+func next(t testing.TB, store Store, destination string, now time.Time) (time.Time, bool) {
 	t.Helper()
-	at, due, err := store.NextNotice(t.Context(), destination)
+	at, due, err := store.NextNotice(t.Context(), destination, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +75,13 @@ func noticesDue(t *testing.T, open func(testing.TB) Store) {
 	now := start
 	service := newService(t, store, func() time.Time { return now }, channel, otherChannel)
 	nothingDue(t, store, channel, now)
-	if _, due := next(t, store, channel); due {
+	if _, due := next(t, store, channel, now); due {
 		t.Error("an empty store has a notice due")
 	}
 	r := propose(t, service)
 	now = now.Add(time.Second)
 	second := propose(t, service)
-	if at, due := next(t, store, channel); !due || !at.IsZero() {
+	if at, due := next(t, store, channel, now); !due || !at.IsZero() {
 		t.Errorf("got next %s %v, want at once", at, due)
 	}
 
@@ -101,7 +101,7 @@ func noticesDue(t *testing.T, open func(testing.TB) Store) {
 		t.Errorf("got %s second, want %s", n.Request, second.ID)
 	}
 	nothingDue(t, store, channel, now)
-	if at, due := next(t, store, channel); !due || !at.Equal(now.Add(time.Minute)) {
+	if at, due := next(t, store, channel, now); !due || !at.Equal(now.Add(time.Minute)) {
 		t.Errorf("got next %s %v, want when the leases end", at, due)
 	}
 
@@ -181,7 +181,7 @@ func leasedOnce(t *testing.T, open func(testing.TB) Store) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("how often each was leased (-want +got):\n%s", diff)
 	}
-	if _, due := next(t, store, channel); due {
+	if _, due := next(t, store, channel, start); due {
 		t.Error("something is due after everything was delivered")
 	}
 }
@@ -199,7 +199,7 @@ func failingNotices(t *testing.T, open func(testing.TB) Store) {
 		retry := now.Add(10 * time.Second)
 		settle(t, store, n, approval.Settlement{NextAttempt: retry, Failure: fmt.Sprintf("outage %d", attempt)}, now)
 		nothingDue(t, store, channel, retry.Add(-time.Millisecond))
-		if at, due := next(t, store, channel); !due || !at.Equal(retry) {
+		if at, due := next(t, store, channel, now); !due || !at.Equal(retry) {
 			t.Errorf("got next %s %v, want %s", at, due, retry)
 		}
 		now = retry
@@ -253,7 +253,7 @@ func crashedNotices(t *testing.T, open func(testing.TB) Store) {
 	// What the lost worker says late doesn't count.
 	settle(t, store, lost, delivered(r), now)
 	nothingDue(t, store, channel, now)
-	if at, due := next(t, store, channel); !due || !at.Equal(n.LeasedUntil) {
+	if at, due := next(t, store, channel, now); !due || !at.Equal(n.LeasedUntil) {
 		t.Errorf("got next %s %v, want the end of the second lease %s", at, due, n.LeasedUntil)
 	}
 
@@ -302,7 +302,62 @@ func abandonedNotices(t *testing.T, open func(testing.TB) Store) {
 		t.Fatal(err)
 	}
 	nothingDue(t, store, channel, start.Add(24*time.Hour))
-	if _, due := next(t, store, channel); due {
+	if _, due := next(t, store, channel, start); due {
 		t.Error("an abandoned notice is due")
 	}
+}
+
+// noticesOfAWrongClock corrects a clock that was ahead: what a worker left for a
+// time that no worker means is due at once.
+func noticesOfAWrongClock(t *testing.T, open func(testing.TB) Store) {
+	store := open(t)
+	now := start
+	ahead := now.Add(24 * time.Hour)
+	r := propose(t, newService(t, store, at(start), channel))
+	atOnce := func() {
+		t.Helper()
+		if at, due := next(t, store, channel, now); !due || !at.IsZero() {
+			t.Errorf("got next %s %v, want at once", at, due)
+		}
+	}
+	waitsUntil := func(want time.Time) {
+		t.Helper()
+		nothingDue(t, store, channel, now)
+		if at, due := next(t, store, channel, now); !due || !at.Equal(want) {
+			t.Errorf("got next %s %v, want %s", at, due, want)
+		}
+	}
+
+	// One that was being delivered, of which nobody heard again.
+	lost, _ := lease(t, store, channel, ahead)
+	atOnce()
+	n, _ := lease(t, store, channel, now)
+	if n.Request != r.ID || !n.Uncertain || n.Attempts != 2 {
+		t.Errorf("got %+v, want the second and uncertain attempt of %s", n, r.ID)
+	}
+	waitsUntil(n.LeasedUntil)
+	settle(t, store, lost, delivered(r), now)
+	waitsUntil(n.LeasedUntil)
+
+	// One that failed.
+	settle(t, store, n, approval.Settlement{NextAttempt: ahead, Failure: "an outage"}, now)
+	atOnce()
+	n, _ = lease(t, store, channel, now)
+
+	// An hour is a wait that somebody may mean, and a longer one is none.
+	hour := now.Add(time.Hour)
+	settle(t, store, n, approval.Settlement{NextAttempt: hour, Failure: "slow down"}, now)
+	waitsUntil(hour)
+	now = now.Add(-time.Millisecond)
+	atOnce()
+	n, _ = lease(t, store, channel, now)
+	settle(t, store, n, approval.Settlement{Failure: "an outage"}, now)
+	now = now.Add(time.Millisecond)
+	if _, _, ok, err := store.LeaseNotice(t.Context(), channel, now, hour); err != nil || !ok {
+		t.Fatalf("got no lease (%v)", err)
+	}
+	waitsUntil(hour)
+	now = now.Add(-time.Millisecond)
+	atOnce()
+	lease(t, store, channel, now)
 }

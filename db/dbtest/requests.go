@@ -180,7 +180,7 @@ func eventOnly(t *testing.T, open func(testing.TB) Store) {
 	if after := eventCount(t, store); after != before+1 {
 		t.Errorf("got %d events, want the refusal after %d", after, before)
 	}
-	if _, due, err := store.NextNotice(t.Context(), "slack:C1"); err != nil || due {
+	if _, due, err := store.NextNotice(t.Context(), "slack:C1", start); err != nil || due {
 		t.Errorf("an event that changed nothing made a notice due (%v)", err)
 	}
 }

@@ -45,15 +45,15 @@ SET
     leased_until = $1
 WHERE
     outbox.destination = $2
-    AND outbox.leased_until <= CAST($3 AS BIGINT)
+    AND (outbox.leased_until <= CAST($3 AS BIGINT) OR outbox.leased_until > CAST($4 AS BIGINT))
     AND outbox.request_id = (
         SELECT due.request_id FROM outbox AS due
         WHERE
             due.destination = $2
             AND due.wanted_revision > due.sent_revision
             AND due.abandoned = 0
-            AND due.next_attempt_at <= CAST($3 AS BIGINT)
-            AND due.leased_until <= CAST($3 AS BIGINT)
+            AND (due.next_attempt_at <= CAST($3 AS BIGINT) OR due.next_attempt_at > CAST($4 AS BIGINT))
+            AND (due.leased_until <= CAST($3 AS BIGINT) OR due.leased_until > CAST($4 AS BIGINT))
         ORDER BY due.due_since, due.request_id
         LIMIT 1
     )
@@ -64,12 +64,19 @@ type LeaseNoticeParams struct {
 	Until       int64
 	Destination string
 	Now         int64
+	Latest      int64
 }
 
 // LeaseNotice takes the due notice that has waited longest. What an unsettled
-// first delivery came to is unknown, so the next lease is told of it.
+// first delivery came to is unknown, so the next lease is told of it. A time
+// after latest was written by a clock that was ahead, and has come.
 func (q *Queries) LeaseNotice(ctx context.Context, arg LeaseNoticeParams) (Outbox, error) {
-	row := q.db.QueryRowContext(ctx, leaseNotice, arg.Until, arg.Destination, arg.Now)
+	row := q.db.QueryRowContext(ctx, leaseNotice,
+		arg.Until,
+		arg.Destination,
+		arg.Now,
+		arg.Latest,
+	)
 	var i Outbox
 	err := row.Scan(
 		&i.RequestID,
@@ -90,15 +97,26 @@ func (q *Queries) LeaseNotice(ctx context.Context, arg LeaseNoticeParams) (Outbo
 }
 
 const nextNotice = `-- name: NextNotice :one
-SELECT CAST(CASE WHEN leased_until > next_attempt_at THEN leased_until ELSE next_attempt_at END AS BIGINT) AS at
-FROM outbox
-WHERE destination = $1 AND wanted_revision > sent_revision AND abandoned = 0
+SELECT CAST(CASE WHEN waiting.leased > waiting.postponed THEN waiting.leased ELSE waiting.postponed END AS BIGINT) AS at
+FROM (
+    SELECT
+        CASE WHEN leased_until > CAST($1 AS BIGINT) THEN 0 ELSE leased_until END AS leased,
+        CASE WHEN next_attempt_at > CAST($1 AS BIGINT) THEN 0 ELSE next_attempt_at END AS postponed
+    FROM outbox
+    WHERE destination = $2 AND wanted_revision > sent_revision AND abandoned = 0
+) AS waiting
 ORDER BY at
 LIMIT 1
 `
 
-func (q *Queries) NextNotice(ctx context.Context, destination string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, nextNotice, destination)
+type NextNoticeParams struct {
+	Latest      int64
+	Destination string
+}
+
+// NextNotice is when LeaseNotice finds something; 0 is at once.
+func (q *Queries) NextNotice(ctx context.Context, arg NextNoticeParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, nextNotice, arg.Latest, arg.Destination)
 	var at int64
 	err := row.Scan(&at)
 	return at, err
