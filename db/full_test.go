@@ -195,7 +195,7 @@ func lostOnFullDisk(d *db.DB, filler string, call func() (*approval.Request, err
 			answers <- nil
 		}()
 		for d.Waiting() <= i {
-			runtime.Gosched()
+			runtime.Gosched() // nothing tells of a change that is put into the queue
 		}
 	}
 	close(released)

@@ -45,6 +45,8 @@ func untilWaiting(t *testing.T, d *db.DB, n int) {
 		if t.Context().Err() != nil {
 			t.FailNow()
 		}
+		// Nothing tells of a change that is put into the queue, so this looks
+		// again and again, and lets the one run that puts it there.
 		runtime.Gosched()
 	}
 }
