@@ -260,7 +260,7 @@ func oneWinner(t *testing.T, open func(testing.TB) Store) {
 		winner(t, "finishing", race(racers, func(int) error {
 			_, err := service.Finish(t.Context(), agent, r.ID, approval.Succeeded, "")
 			return err
-		}), approval.ErrRecorded)
+		}), approval.ErrFinished)
 	}
 }
 
