@@ -692,6 +692,100 @@ func TestResponseURLIsSlacks(t *testing.T) {
 	}
 }
 
+func TestResponseURL(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	options := w.options
+	options.APIURL = ""
+	real, err := bot.New(options, w.service, w.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]bool{
+		"https://hooks.slack.com/actions/T1/2/3":     true,
+		"https://hooks.slack-gov.com/actions/T1/2/3": true,
+		"http://hooks.slack.com/actions/T1/2/3":      false,
+		"https://hooks.slack.com.evil.example/a":     false,
+		"https://evil.example/hooks.slack.com":       false,
+		"https://hooks.slack.com@evil.example/a":     false,
+		"https://user@hooks.slack.com/a":             false,
+		"https://hooks.slack.com:8443/a":             false,
+		"https://169.254.169.254/latest/meta-data":   false,
+		w.options.APIURL + "../response/1":           false,
+		"//hooks.slack.com/a":                        false,
+		"file:///etc/passwd":                         false,
+		"https://hooks.slack.com\\@evil.example/":    false,
+		"": false,
+	} {
+		if got := real.Answers(address); got != want {
+			t.Errorf("answers go to %q: %v, want %v", address, got, want)
+		}
+	}
+	if !w.bot.Answers(w.options.APIURL + "response/1") {
+		t.Error("no answers go to the configured API's host")
+	}
+}
+
+// A reason that is typed for an earlier version is not asked for.
+func TestRejectOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	r := w.ask()
+	card := w.card(r, "Approval needed")
+	old, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "reject")
+	if err != nil {
+		t.Fatal(err)
+	}
+	editor := approval.Approver{Workspace: "T0DEMO", User: "U0GRACE"}
+	if _, err := w.service.Edit(w.context(), editor, r.ID, 1, []byte(`{"ids": [1]}`), approval.Slack); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.slack.Deliver(w.context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if view := w.modal("U0ADA", "The arguments changed"); view.SubmitLabel != "" {
+		t.Errorf("the window still offers %q", view.SubmitLabel)
+	}
+}
+
+// A submission that can't be stored isn't acknowledged, and the window stays.
+func TestStoreUnavailableForModals(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		action, says string
+		want         approval.Status
+	}{
+		{"details", "Digest", approval.Approved},
+		{"reject", "crm.delete_records", approval.Rejected},
+	} {
+		t.Run(test.action, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.run()
+			r := w.ask()
+			w.card(r, "Approval needed")
+			w.click("U0ADA", r, test.action)
+			view := w.modal("U0ADA", test.says)
+			w.store.full.Store(true)
+			reply, err := w.slack.Submit(w.context(), "U0ADA", view.ID, nil)
+			if err != nil || reply.Status == http.StatusOK || reply.Shown == "" {
+				t.Errorf("submitting: %+v, %v", reply, err)
+			}
+			w.store.full.Store(false)
+			if status := w.now(r.ID).Status; status != approval.Pending {
+				t.Fatalf("the request is %s", status)
+			}
+			if reply, err = w.slack.Submit(w.context(), "U0ADA", view.ID, nil); err != nil || !reply.OK() {
+				t.Errorf("submitting again: %+v, %v", reply, err)
+			}
+			if status := w.now(r.ID).Status; status != test.want {
+				t.Errorf("the request is %s", status)
+			}
+		})
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -157,6 +157,29 @@ func TestOrganisation(t *testing.T) {
 	}
 }
 
+// What says that an account isn't one of ours counts, whatever else it says.
+func TestEachMarkCounts(t *testing.T) {
+	t.Parallel()
+	for _, mark := range []string{"deleted", "is_bot", "is_workflow_bot", "is_connector_bot", "is_restricted", "is_ultra_restricted", "is_stranger"} {
+		t.Run(mark, func(t *testing.T) {
+			t.Parallel()
+			slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"ok":true,"user":{"id":"U0ADA","team_id":"T0DEMO",%q:true}}`, mark)
+			}))
+			t.Cleanup(slack.Close)
+			directory, err := bot.NewDirectory(bot.Options{Token: "xoxb-1", Workspace: "T0DEMO", Channel: channel, APIURL: slack.URL + "/api/"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			who := approval.Approver{Workspace: "T0DEMO", User: "U0ADA"}
+			if _, err := directory.Standing(t.Context(), who, nil); !errors.Is(err, approval.ErrIneligible) {
+				t.Errorf("got %v, want %v", err, approval.ErrIneligible)
+			}
+		})
+	}
+}
+
 // An answer that says nothing, or is about somebody else, proves nothing.
 func TestOddAnswers(t *testing.T) {
 	t.Parallel()

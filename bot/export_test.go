@@ -125,6 +125,9 @@ func FindCard(ctx context.Context, options Options, r *approval.Request) (string
 	return h.find(ctx, r)
 }
 
+// Answers reports whether the bot posts answers to this response URL.
+func (b *Bot) Answers(address string) bool { return b.responseURL(address) }
+
 // ShrinkPace has the bot try again in milliseconds, for tests that wait for it.
 func (b *Bot) ShrinkPace() {
 	b.delivery.keep(pace{
