@@ -114,13 +114,13 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 
 // Status returns an agent's own request as it is now: a passed deadline counts
 // even if nobody has recorded it yet. ErrNotFound if it is unknown or another
-// agent's.
+// agent's: one of another name, or one that acts for somebody else.
 func (s *Service) Status(ctx context.Context, agent Agent, id ID) (*Request, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if r.Agent != agent.Name {
+	if r.Agent != agent.Name || r.ActsFor != agent.Owner {
 		return nil, ErrNotFound
 	}
 	return r, nil

@@ -458,6 +458,30 @@ func TestNewRefusesAPolicyThatNobodyCanMeet(t *testing.T) {
 	}
 }
 
+// Two agents of one name that act for different people are two agents.
+func TestAgentsOfDifferentOwners(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	f.Agent.Owner = approvaltest.Carol
+	r := f.Decide(t, approvaltest.Alice, f.Propose(t), approval.Approve)
+	other := approval.Agent{Name: f.Agent.Name, Owner: approvaltest.Bob}
+	if _, err := f.Service.Status(t.Context(), other, r.ID); !errors.Is(err, approval.ErrNotFound) {
+		t.Errorf("the other's agent reads it: %v", err)
+	}
+	if _, err := f.Service.Claim(t.Context(), other, r.ID); !errors.Is(err, approval.ErrNotFound) {
+		t.Errorf("the other's agent applies it: %v", err)
+	}
+}
+
+func TestTokenOfTheOnlyApproversAgent(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t, func(o *approval.Options) { o.Policy = approvaltest.Policy(2) })
+	var input *approval.InputError
+	if _, _, err := f.Service.CreateToken(t.Context(), approval.Operator{Name: "root"}, "agent", approvaltest.Alice); !errors.As(err, &input) || input.Field != "owner" {
+		t.Errorf("got %v, want an error that nobody could approve", err)
+	}
+}
+
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.New(t)

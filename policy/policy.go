@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // Tier is how much a mistake would cost, from 1 (read) to 5 (irreversible or
@@ -186,6 +187,24 @@ func (d Document) Validate() error {
 		problem("approval asks for more distinct people than hold the roles: one person fills one place")
 	}
 	return errors.Join(problems...)
+}
+
+// ValidateFor is Validate for an agent that acts for a person, whose approvals of
+// its requests don't count unless the document says so. user is empty for an
+// agent that acts for nobody.
+func (d Document) ValidateFor(user string) error {
+	if err := d.Validate(); err != nil || user == "" || d.Approval.AllowSelf {
+		return err
+	}
+	others := Document{Approval: d.Approval}
+	for _, role := range d.Roles {
+		role.Users = slices.DeleteFunc(slices.Clone(role.Users), func(held string) bool { return held == user })
+		others.Roles = append(others.Roles, role)
+	}
+	if !others.reachable() {
+		return fmt.Errorf("without %s, for whom the agent acts, nobody could approve its requests; give the role to somebody else too, or allow self-approval", user)
+	}
+	return nil
 }
 
 // reachable reports whether the configured users could meet the requirement

@@ -79,6 +79,31 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
+// Whoever an agent acts for doesn't count, so others must suffice.
+func TestValidateFor(t *testing.T) {
+	t.Parallel()
+	alone := func(d *policy.Document) { d.Roles[0].Users = []string{"U0ADA"} }
+	tests := []struct {
+		name   string
+		change func(*policy.Document)
+		user   string
+		ok     bool
+	}{
+		{"nobody", alone, "", true},
+		{"somebody without the role", alone, "U0GRACE", true},
+		{"the only one", alone, "U0ADA", false},
+		{"the only one, where self-approval is allowed", func(d *policy.Document) { alone(d); d.Approval.AllowSelf = true }, "U0ADA", true},
+		{"one of two", nil, "U0ADA", true},
+		{"one of two where two are needed", func(d *policy.Document) { d.Approval.Roles[0].Count = 2 }, "U0ADA", false},
+		{"one of a role with a group", func(d *policy.Document) { alone(d); d.Roles[0].Groups = []string{"S0ONCALL"} }, "U0ADA", true},
+	}
+	for _, test := range tests {
+		if err := document(test.change).ValidateFor(test.user); (err == nil) != test.ok {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
 func TestUnclassifiedWaitsForPeople(t *testing.T) {
 	t.Parallel()
 	d := document(nil)

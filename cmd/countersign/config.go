@@ -21,6 +21,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/mcp"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -83,7 +84,6 @@ const (
 
 // The bounds within which a configuration is accepted.
 const (
-	maxAwaitBound   = 55 * time.Second
 	maxPayloadLimit = 1 << 20
 	maxApplyWithin  = 24 * time.Hour
 )
@@ -98,7 +98,7 @@ func defaultConfig() config {
 			ApplyWithin:  approval.DefaultApplyWithin,
 			PayloadLimit: approval.DefaultPayloadLimit,
 		},
-		MCP: mcpConfig{AwaitBound: 25 * time.Second},
+		MCP: mcpConfig{AwaitBound: mcp.DefaultAwaitBound},
 	}
 }
 
@@ -130,12 +130,16 @@ func readConfig(path string) (config, error) {
 // somebody put a secret in it.
 func parseConfig(data []byte) (config, error) {
 	c := defaultConfig()
-	err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&c)
+	decoder := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
+	err := decoder.Decode(&c)
 	if errors.Is(err, io.EOF) {
 		return c, nil
 	}
 	if err != nil {
 		return config{}, errors.New(yaml.FormatError(err, false, false))
+	}
+	if err := decoder.Decode(new(config)); !errors.Is(err, io.EOF) {
+		return config{}, errors.New("there is a second document after \"---\"; put everything in one")
 	}
 	return c, nil
 }
@@ -196,7 +200,7 @@ func (c config) check() error {
 	if c.Requests.PayloadLimit < 1024 || c.Requests.PayloadLimit > maxPayloadLimit {
 		problem("requests.payload_limit: %d; 1024 to %d bytes are accepted", c.Requests.PayloadLimit, maxPayloadLimit)
 	}
-	if c.MCP.AwaitBound < time.Second || c.MCP.AwaitBound > maxAwaitBound {
+	if c.MCP.AwaitBound < time.Second || c.MCP.AwaitBound > mcp.MaxAwaitBound {
 		problem("mcp.await_bound: %s; 1s to 55s are accepted, since hosts give up on longer calls", c.MCP.AwaitBound)
 	}
 	if err := c.policy().Validate(); err != nil {
@@ -259,12 +263,12 @@ const (
 func readSecrets(c config, environment func(string) string) (secrets, error) {
 	var s secrets
 	var problems []error
-	read := func(into *secret, variable, like, from string, required bool) {
+	read := func(into *secret, variable, like, from string) {
 		value, err := readSecret(variable, environment)
 		switch {
 		case err != nil:
 			problems = append(problems, err)
-		case value == "" && required:
+		case value == "" && variable != previousSecretVariable:
 			problems = append(problems, fmt.Errorf("%s (or %s_FILE) is not set: %s", variable, variable, from))
 		case value != "" && !strings.HasPrefix(string(value), like):
 			problems = append(problems, fmt.Errorf("%s doesn't start with %q: %s", variable, like, from))
@@ -272,11 +276,14 @@ func readSecrets(c config, environment func(string) string) (secrets, error) {
 			*into = value
 		}
 	}
-	socket := c.Slack.Interactions == overSocket
-	read(&s.BotToken, botTokenVariable, "xoxb-", "the bot token, from the app's page \"OAuth & Permissions\"", true)
-	read(&s.AppToken, appTokenVariable, "xapp-", "an app-level token with connections:write, from \"Basic Information\"", socket)
-	read(&s.SigningSecret, signingSecretVariable, "", "the signing secret, from \"Basic Information\"", !socket)
-	read(&s.PreviousSecret, previousSecretVariable, "", "the signing secret before the current one", false)
+	read(&s.BotToken, botTokenVariable, "xoxb-", "the bot token, from the app's page \"OAuth & Permissions\"")
+	// What the other way for clicks needs isn't even read, so it can't be used.
+	if c.Slack.Interactions == overSocket {
+		read(&s.AppToken, appTokenVariable, "xapp-", "an app-level token with connections:write, from \"Basic Information\"")
+	} else {
+		read(&s.SigningSecret, signingSecretVariable, "", "the signing secret, from \"Basic Information\"")
+		read(&s.PreviousSecret, previousSecretVariable, "", "the signing secret before the current one")
+	}
 	return s, errors.Join(problems...)
 }
 

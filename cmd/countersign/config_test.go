@@ -77,6 +77,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"a path in the address", "url: http://127.0.0.1:8080", "url: https://example.com/sign", "more than scheme and host", ""},
 		{"another way for clicks", "\n  interactions: socket", "\n  interactions: pigeon", "socket and http", ""},
 		{"a wait that hosts cut off", "await_bound: 25s", "await_bound: 2m", "1s to 55s", ""},
+		{"a second document", "mcp:\n", "---\nmcp:\n", "second document", ""},
 		{"a payload limit of nothing", "payload_limit: 262144", "payload_limit: 0", "requests.payload_limit", ""},
 		{"a Slack address in the clear", `api_url: ""`, "api_url: http://slack.example/api/", "use https", ""},
 	}
@@ -125,6 +126,7 @@ func TestSecrets(t *testing.T) {
 		{"socket", socket, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1"}, ""},
 		{"http", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1", signingSecretVariable: "s"}, ""},
 		{"from a file", socket, map[string]string{botTokenVariable + "_FILE": file, appTokenVariable: "xapp-1"}, ""},
+		{"what the other way needs isn't read", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1", signingSecretVariable: "s", appTokenVariable: "nonsense"}, ""},
 		{"no bot token", socket, map[string]string{appTokenVariable: "xapp-1"}, botTokenVariable},
 		{"no app token for a socket", socket, map[string]string{botTokenVariable: "xoxb-1"}, appTokenVariable},
 		{"no signing secret for http", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1"}, signingSecretVariable},
@@ -139,6 +141,9 @@ func TestSecrets(t *testing.T) {
 			if test.want == "" {
 				if err != nil || !strings.HasPrefix(string(got.BotToken), "xoxb-") {
 					t.Errorf("got %q, %v", string(got.BotToken), err)
+				}
+				if test.conf.Slack.Interactions == overHTTP && got.AppToken != "" {
+					t.Error("an app token would open Socket Mode beside HTTP")
 				}
 				return
 			}

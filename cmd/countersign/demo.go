@@ -49,7 +49,7 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 
 	slack, err := slacksim.Start(slacksim.Options{Addr: c.Listen, TeamID: demoWorkspace, TeamName: "Demo", Logger: logger})
 	if err != nil {
-		return fmt.Errorf("starting the simulated Slack: %w", err)
+		return fmt.Errorf("%w\n--listen takes another address, such as 127.0.0.1:0 for any free port", err)
 	}
 	defer slack.Close()
 	slack.SetChannel(slacksim.Channel{ID: demoChannel, Name: "agent-approvals", Topic: "What agents may do, and who said so"})
@@ -87,7 +87,7 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 			fmt.Fprintf(p.stderr, "countersign: the demo's agent stopped: %v\n", err)
 		}
 	})
-	err = s.run(ctx)
+	err = s.run(ctx, nil)
 	stop()
 	work.Wait()
 	return err

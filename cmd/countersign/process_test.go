@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -198,6 +199,66 @@ func TestStandalone(t *testing.T) {
 	w.click(t, "U0ADA", posted.TS, "approve")
 	if got := status(t, session, "await_approval", id); got != "approved" {
 		t.Errorf("after Ada's click: %s", got)
+	}
+}
+
+// SIGTERM ends what waits on stdio as pending too, before the store closes.
+func TestTerminateStandalone(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	command := p.command(t, nil, "mcp")
+	held := make(chan struct{}, 10)
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *sdk.ProgressNotificationClientRequest) { held <- struct{}{} },
+	})
+	session, err := client.Connect(t.Context(), &sdk.CommandTransport{Command: command}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	answer := awaitHeld(t, session, held, ask(t, session, demoRequests[0]))
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answer; got != "pending" {
+		t.Errorf("the waiting call ended with %s", got)
+	}
+}
+
+// A server part that can't go on ends the process, with the reason, although
+// the host is still there.
+func TestStandaloneWithAnotherWorkspacesToken(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	path := filepath.Join(p.folder, "countersign.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(text, []byte(demoWorkspace), []byte("T0OTHER"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := p.command(t, nil, "mcp")
+	host, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(stderr.String(), "workspace") {
+			t.Errorf("ended with %v and\n%s", err, &stderr)
+		}
+	case <-time.After(patience):
+		_ = command.Process.Kill()
+		t.Fatal("the process goes on without its server part")
 	}
 }
 

@@ -33,15 +33,12 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	return s.run(ctx)
+	return s.run(ctx, nil)
 }
 
-// How long a stopping server waits for calls in flight. Waiting calls end at
-// once; the rest are short. With the grace after it, the process is gone within
-// ten seconds.
-const (
-	drainLimit = 5 * time.Second
-)
+// stopLimit is how long a stopping server waits for all that is in flight: with
+// closing the store, the process is gone within ten seconds.
+const stopLimit = 8 * time.Second
 
 // server is everything that serves, wired together over one data folder.
 type server struct {
@@ -138,34 +135,41 @@ func (s *server) routes() (http.Handler, error) {
 	if s.conf.Slack.Interactions == overHTTP {
 		mux.Handle("/slack/interactions", s.bot.Interactions())
 	}
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	// Probes come by the machine's address, and there is nothing to guard.
+	open := http.NewServeMux()
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.bot.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	return web.Guard(mux, []string{public.Hostname()}, s.logger), nil
+	open.Handle("/", web.Guard(mux, []string{public.Hostname()}, s.logger))
+	return open, nil
 }
 
 func (s *server) toolOptions() mcp.Options {
 	return mcp.Options{Version: version(), Logger: s.logger}
 }
 
-// run serves until ctx ends or something that can't be done without fails. Then
-// waiting calls end as pending, calls in flight finish, and the store is
-// closed.
-func (s *server) run(ctx context.Context) error {
-	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+// run serves until ctx ends or something that can't be done without fails.
+// beside, if there is one, serves a host of its own meanwhile, and the server
+// ends with it. At the end waiting calls end as pending, and what is in flight
+// finishes, all of it at the same time and within stopLimit; the store is closed
+// when nobody needs it any more.
+func (s *server) run(ctx context.Context, beside func(context.Context) error) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	var work sync.WaitGroup
-	work.Go(func() { s.service.Sweep(inner) })
+	work.Go(func() { s.service.Sweep(background) })
 	work.Go(func() {
-		if err := s.bot.Run(inner); err != nil && inner.Err() == nil {
+		if err := s.bot.Run(background); err != nil && background.Err() == nil {
 			failed <- fmt.Errorf("talking to Slack: %w", err)
 		}
 	})
@@ -180,6 +184,14 @@ func (s *server) run(ctx context.Context) error {
 			failed <- fmt.Errorf("serving HTTP: %w", err)
 		}
 	})
+	if beside != nil {
+		work.Go(func() {
+			defer end()
+			if err := beside(ctx); err != nil {
+				failed <- err
+			}
+		})
+	}
 	s.logger.Info("serving", "listen", s.listener.Addr().String(), "url", s.conf.URL, "version", version())
 
 	var err error
@@ -188,16 +200,22 @@ func (s *server) run(ctx context.Context) error {
 		s.logger.Info("stopping")
 	case err = <-failed:
 	}
-	s.service.Drain()
-	s.agents.Close()
-	grace, cancel := context.WithTimeout(inner, drainLimit)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
-	if err := web.Shutdown(grace); err != nil {
+	s.service.Drain()
+	end()
+	stop()
+	// The agents' event streams last as long as their sessions, so those end
+	// before the server is shut down.
+	s.agents.Close()
+	if err := web.Shutdown(limit); err != nil {
 		s.logger.Warn("cutting off calls that took too long", "err", err)
 		_ = web.Close()
 	}
-	stop()
 	work.Wait()
+	if err == nil && len(failed) > 0 {
+		err = <-failed
+	}
 	return errors.Join(err, s.close())
 }
 

@@ -74,6 +74,9 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 		}
 		agent.Owner = approval.Approver{Workspace: conf.Slack.Workspace, User: c.Owner}
 	}
+	if err := conf.policy().ValidateFor(c.Owner); err != nil {
+		return fmt.Errorf("--owner: %w", err)
+	}
 	s, err := openServer(ctx, conf, keys, "mcp", conf.channelURL(), p.logger())
 	var held *db.HeldError
 	if errors.As(err, &held) {
@@ -82,13 +85,7 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	// The server ends with the host, and the host's connection with the server.
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	served := make(chan error, 1)
-	go func() {
-		defer stop()
-		served <- mcp.ServeStdio(ctx, s.flow, agent, p.stdin, p.stdout, s.toolOptions())
-	}()
-	return errors.Join(s.run(ctx), <-served)
+	return s.run(ctx, func(ctx context.Context) error {
+		return mcp.ServeStdio(ctx, s.flow, agent, p.stdin, p.stdout, s.toolOptions())
+	})
 }

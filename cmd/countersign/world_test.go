@@ -59,7 +59,7 @@ func (w *world) start(t *testing.T) {
 	w.slack.SetInteractivityURL(s.conf.URL + "/slack/interactions")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx) }()
+	go func() { ended <- s.run(ctx, nil) }()
 	stopped := false
 	w.stop = func() {
 		if stopped {
@@ -135,6 +135,11 @@ func (w *world) waiting(t *testing.T, token, id string) <-chan string {
 	session := w.agentWith(t, token, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(context.Context, *sdk.ProgressNotificationClientRequest) { held <- struct{}{} },
 	})
+	return awaitHeld(t, session, held, id)
+}
+
+func awaitHeld(t *testing.T, session *sdk.ClientSession, held <-chan struct{}, id string) <-chan string {
+	t.Helper()
 	answer := make(chan string, 1)
 	go func() {
 		params := &sdk.CallToolParams{Name: "await_approval", Arguments: map[string]any{"elicitationId": id}}
