@@ -100,12 +100,15 @@ func (t *bridgeTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	}
 	problem := error(nil)
 	switch response.StatusCode {
+	case http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout:
+		// A proxy may say so of a call that the server has served.
+		kind := errCutOff
+		if response.Header.Get(untouchedHeader) != "" {
+			kind = errUnreached
+		}
+		problem = fmt.Errorf("%w: it answered %s", kind, response.Status)
 	case http.StatusUnauthorized:
 		problem = ErrTokenRefused
-	case http.StatusServiceUnavailable:
-		problem = fmt.Errorf("%w: it answered %s", errUnreached, response.Status)
-	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		problem = fmt.Errorf("%w: it answered %s", errCutOff, response.Status)
 	default:
 		// What MCP itself refuses is JSON, which the SDK reads.
 		if response.StatusCode >= 300 && !strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {

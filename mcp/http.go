@@ -27,6 +27,9 @@ const (
 	statelessFrom  = "2026-07-28"
 	// sessionHeader names the session that a call belongs to.
 	sessionHeader = "Mcp-Session-Id"
+	// untouchedHeader is on an answer by which this server, and no proxy before
+	// it, says that it did nothing with a call, which can be made again.
+	untouchedHeader = "Countersign-Untouched"
 )
 
 // HandlerOptions set up a Handler.
@@ -129,8 +132,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answered := sync.OnceFunc(h.posts.end)
 	defer answered()
 	if !ready {
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "the server is stopping", http.StatusServiceUnavailable)
+		unavailable(w, "1", "the server is stopping")
 		return
 	}
 	if r.Method != http.MethodPost {
@@ -142,12 +144,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	token, status, problem := h.authenticate(r)
 	if status != http.StatusOK {
-		switch status {
-		case http.StatusUnauthorized:
-			w.Header().Set("WWW-Authenticate", `Bearer realm="countersign"`)
-		case http.StatusServiceUnavailable:
-			w.Header().Set("Retry-After", "5")
+		if status == http.StatusServiceUnavailable {
+			unavailable(w, "5", problem)
+			return
 		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="countersign"`)
 		http.Error(w, problem, status)
 		return
 	}
@@ -166,6 +167,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answered: answered,
 	}
 	h.handler.ServeHTTP(response, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
+}
+
+// unavailable turns a call away that nothing was done with, to be made again in
+// so many seconds.
+func unavailable(w http.ResponseWriter, seconds, problem string) {
+	w.Header().Set("Retry-After", seconds)
+	w.Header().Set(untouchedHeader, "true")
+	http.Error(w, problem, http.StatusServiceUnavailable)
 }
 
 // Close ends waiting calls with what is known, then all sessions, and returns

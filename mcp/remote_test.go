@@ -233,6 +233,13 @@ func doneThenCut(_ http.ResponseWriter, r *http.Request, next http.Handler) {
 	panic(http.ErrAbortHandler)
 }
 
+// doneThenUnavailable has a call done and says what a proxy says that then loses
+// the connection.
+func doneThenUnavailable(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	next.ServeHTTP(httptest.NewRecorder(), r)
+	http.Error(w, "disconnected before headers", http.StatusServiceUnavailable)
+}
+
 // badGateway is what a proxy says when it loses the server.
 func badGateway(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	http.Error(w, "lost the server", http.StatusBadGateway)
@@ -249,9 +256,12 @@ func TestBridgeAfterALostAnswer(t *testing.T) {
 		then  approval.Status
 	}{
 		"request, done":     {"request_approval", doneThenCut, "isn't known whether people were asked", ""},
+		"request, then 503": {"request_approval", doneThenUnavailable, "isn't known whether people were asked", ""},
 		"apply, done":       {"apply", doneThenCut, "if it says applied, the approval is used up", approval.Applied},
+		"apply, then 503":   {"apply", doneThenUnavailable, "if it says applied, the approval is used up", approval.Applied},
 		"apply, not done":   {"apply", badGateway, "if it says approved, call apply again", approval.Approved},
 		"await, done":       {"await_approval", doneThenCut, `{"status":"pending"}`, approval.Approved},
+		"await, then 503":   {"await_approval", doneThenUnavailable, `{"status":"pending"}`, approval.Approved},
 		"await, by a proxy": {"await_approval", badGateway, `{"status":"pending"}`, approval.Approved},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,6 +290,43 @@ func TestBridgeAfterALostAnswer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A call that the server itself turned away was not done, and is made again.
+func TestBridgeRepeatsWhatTheServerTurnedAway(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	local := newLocal(t, f, 0)
+	handler := mcp.NewHandler(local, mcp.HandlerOptions{Options: mcp.Options{Now: f.Clock.Now}})
+	stopped := mcp.NewHandler(local, mcp.HandlerOptions{})
+	stopped.Close()
+	broken := approvaltest.New(t)
+	storeless := mcp.NewHandler(newLocal(t, broken, 0), mcp.HandlerOptions{})
+	t.Cleanup(storeless.Close)
+	if err := broken.Store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int32
+	server := httptest.NewServer(&faulty{next: handler, tool: "apply", spoil: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		switch calls.Add(1) {
+		case 1:
+			stopped.ServeHTTP(w, r)
+		case 2:
+			storeless.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	}})
+	t.Cleanup(func() {
+		handler.Close()
+		server.Close()
+	})
+	session := bridged(t, f, server.URL, nil)
+	r := f.Propose(t)
+	f.Decide(t, approvaltest.Alice, r, approval.Approve)
+	if got := succeed(t, session, "apply", byID(r.ID)); !strings.Contains(got, `"payload":`) || calls.Load() != 3 {
+		t.Errorf("%s after %d calls", got, calls.Load())
 	}
 }
 
