@@ -169,13 +169,15 @@ func (d *delivery) introduce(ctx context.Context) error {
 // failed logs a failure with what to do about it.
 func (d *delivery) failed(doing string, err error, wait time.Duration, more ...any) {
 	attributes := append([]any{"err", explained(err), "next_attempt_in", wait}, more...)
+	// Who reads in the log that something is wrong must not be told that all is
+	// well.
 	if todo := remedy(code(err)); todo != "" {
-		d.log.Error(doing, append(attributes, "todo", todo)...)
 		d.health.set(deliveryPart, fmt.Errorf("%s: %w: %s", doing, err, todo))
+		d.log.Error(doing, append(attributes, "todo", todo)...)
 		return
 	}
-	d.log.Warn(doing, attributes...)
 	d.health.set(deliveryPart, fmt.Errorf("%s: %w", doing, err))
+	d.log.Warn(doing, attributes...)
 }
 
 func (d *delivery) backoff(attempts int) time.Duration {
