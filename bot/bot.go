@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slack-go/slack"
@@ -130,7 +131,10 @@ type Bot struct {
 	health   health
 	appID    known
 
-	background sync.WaitGroup
+	acknowledged atomic.Bool // whether Socket Mode acknowledged anything
+	background   sync.WaitGroup
+	stopping     context.Context // ends when Run is to end
+	stop         context.CancelFunc
 }
 
 // New returns a Bot over a service and the outbox of its store. It refuses
@@ -154,6 +158,7 @@ func New(options Options, service *approval.Service, outbox Outbox) (*Bot, error
 		filler:   options.client(deliveryTimeout),
 		web:      httpClient(interactiveTimeout),
 	}
+	b.stopping, b.stop = context.WithCancel(context.Background())
 	b.health.set(deliveryPart, errNotReached)
 	if options.AppToken != "" {
 		b.health.set(socketPart, errDisconnected)
@@ -168,6 +173,7 @@ func New(options Options, service *approval.Service, outbox Outbox) (*Bot, error
 // to another workspace: then nothing was posted.
 func (b *Bot) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, b.stop)()
 	work.Go(func() error { return b.delivery.run(ctx) })
 	if b.options.AppToken != "" {
 		work.Go(func() error {
@@ -186,10 +192,12 @@ func (b *Bot) Run(ctx context.Context) error {
 func (b *Bot) Ready() error { return b.health.problem() }
 
 // later runs something that Slack's acknowledgement doesn't wait for. Run waits
-// for it.
+// for it, but not for much longer than for a delivery when it is to end.
 func (b *Bot) later(what func(context.Context)) {
 	b.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), deliveryTimeout)
+		ctx, stop := lingering(b.stopping, shutdownGrace)
+		defer stop()
+		ctx, cancel := context.WithTimeout(ctx, deliveryTimeout)
 		defer cancel()
 		what(ctx)
 	})

@@ -166,3 +166,21 @@ func TestRestartBetweenCardAndClick(t *testing.T) {
 		}
 	})
 }
+
+// What goes on behind an answer that Slack already has doesn't hold up the end
+// for as long as Slack hangs.
+func TestStopWhileSlackHangs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	r := w.ask()
+	w.card(r, "Approval needed")
+	hold := make(chan struct{})
+	t.Cleanup(func() { close(hold) })
+	w.slack.Fail("views.update", slacksim.Fault{Hold: hold}, 0)
+	w.click("U0ADA", r, "details")
+	w.wait("the window to be filled", func() bool { return len(w.slack.Calls("views.update")) > 0 })
+	w.stop()
+	// Not "context deadline exceeded", which is its own time.
+	w.waitLog("context canceled")
+}

@@ -14,6 +14,11 @@ import (
 // socketRetry is how long to wait after Slack refused the app token.
 const socketRetry = time.Minute
 
+// flushTime is how long the library gets to write acknowledgements before the
+// connection is closed. It takes them into a queue, and doesn't say when they
+// are written; that takes less than a millisecond unless the machine is busy.
+const flushTime = 250 * time.Millisecond
+
 // runSocket receives interactions over Socket Mode until ctx ends. The library
 // connects again by itself, except when Slack refuses the token.
 func (b *Bot) runSocket(ctx context.Context) {
@@ -23,7 +28,7 @@ func (b *Bot) runSocket(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.options.Logger.Error("connecting to Slack over Socket Mode", "err", err, "next_attempt_in", socketRetry,
+		b.options.Logger.Error("connecting to Slack over Socket Mode", "err", err, "next_attempt_in", socketRetry.String(),
 			"todo", "make a new app-level token with connections:write on the Slack app's Basic Information page, and check that Socket Mode is on")
 		sleep(ctx, socketRetry, nil)
 	}
@@ -31,7 +36,7 @@ func (b *Bot) runSocket(ctx context.Context) {
 
 // connect keeps a connection until ctx ends or Slack refuses the token. When
 // ctx ends, it takes no more interactions, and stays connected until those in
-// hand are acknowledged.
+// hand are handled and their acknowledgements have had time to be written.
 func (b *Bot) connect(ctx context.Context) error {
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	defer disconnect()
@@ -49,6 +54,9 @@ func (b *Bot) connect(ctx context.Context) error {
 			return err
 		case <-ctx.Done():
 			inHand.Wait()
+			if b.acknowledged.Load() {
+				sleep(connected, flushTime, nil)
+			}
 			disconnect()
 			return <-ended
 		}
@@ -121,5 +129,7 @@ func (b *Bot) acknowledge(ctx context.Context, client *socketmode.Client, envelo
 	defer cancel()
 	if err := client.SendCtx(ctx, ack); err != nil {
 		b.options.Logger.Error("acknowledging an interaction", "err", err)
+		return
 	}
+	b.acknowledged.Store(true)
 }

@@ -128,3 +128,37 @@ func TestInteractionOfAnotherApp(t *testing.T) {
 		t.Errorf("the request is %s", status)
 	}
 }
+
+// A click that is being handled when the bot is told to end is stored and
+// acknowledged: Slack must not show an error for a decision that counts. The
+// library only queues acknowledgements, so once may be luck.
+func TestStopAcknowledgesWhatIsInHand(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		w := newWorld(t, overSocket)
+		w.run()
+		r := w.ask()
+		card := w.card(r, "Approval needed")
+		hold := make(chan struct{})
+		before := len(w.slack.Calls("users.info"))
+		w.slack.Fail("users.info", slacksim.Fault{Hold: hold}, 1)
+		replied := make(chan slacksim.Reply, 1)
+		go func() {
+			reply, err := w.slack.Click(w.context(), "U0ADA", channel, card.TS, "approve")
+			if err != nil {
+				t.Error(err)
+			}
+			replied <- reply
+		}()
+		w.wait("the click to be looked into", func() bool { return len(w.slack.Calls("users.info")) > before })
+		w.end()
+		close(hold)
+		w.stop()
+		if status := w.now(r.ID).Status; status != approval.Approved {
+			t.Errorf("the request is %s", status)
+		}
+		if reply := <-replied; reply.Shown != "" {
+			t.Fatalf("Slack shows %q", reply.Shown)
+		}
+	}
+}

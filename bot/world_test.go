@@ -36,6 +36,7 @@ type world struct {
 	clock   *approvaltest.Clock // the service's
 
 	endpoint atomic.Pointer[http.Handler] // where Slack posts interactions
+	end      func()                       // has Run end
 	stop     func()                       // ends Run and waits for it
 }
 
@@ -172,6 +173,7 @@ func (w *world) runWithoutWaiting() {
 		}
 	}()
 	var once sync.Once
+	w.end = cancel
 	w.stop = func() {
 		once.Do(func() {
 			cancel()
