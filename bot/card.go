@@ -45,7 +45,7 @@ func renderCard(r *approval.Request) message {
 	}
 	asked = append(asked, f.purpose()...)
 	blocks := []slack.Block{
-		slack.NewHeaderBlock(plainText(head.mark+" "+head.words+" · "+environment(r, cardBudget.environment)),
+		slack.NewHeaderBlock(plainText(head.mark+" "+head.words+" · "+environment(r)),
 			slack.HeaderBlockOptionBlockID(id("state"))),
 		slack.NewRichTextBlock(id("facts"), asked...),
 	}
@@ -129,7 +129,7 @@ func buttons(r *approval.Request, approvable bool) slack.Block {
 		approve := button(approveAction, "Approve", value, slack.StylePrimary)
 		approve.AccessibilityLabel, _ = cut("Approve "+summary(r, 40), 75)
 		title := plainText("Approve this action?")
-		text, _ := cut(summary(r, 150)+" · "+environment(r, 60)+". The agent may run it at once.", 300)
+		text, _ := cut(summary(r, 150)+" · "+environment(r)+". The agent may run it at once.", 300)
 		approve.Confirm = slack.NewConfirmationBlockObject(title, plainText(text), plainText("Approve"), plainText("Cancel"))
 		approve.Confirm.Style = slack.StylePrimary
 		row = append(row, approve)
@@ -165,19 +165,22 @@ func renderMinimal(r *approval.Request) message {
 	id := blockIDs(r)
 	head := stageOf(r)
 	count := "not stated"
-	if r.StatedCount != nil {
+	switch lists := longestFirst(r.Payload); {
+	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
+		count = "⚠️ " + digits(*r.StatedCount) + " stated · " + digits(int64(lists[0].Length)) + " listed"
+	case r.StatedCount != nil:
 		count = digits(*r.StatedCount)
-	} else if lists := r.Payload.Lists(); len(lists) == 1 {
+	case len(lists) == 1:
 		count = digits(int64(lists[0].Length))
 	}
 	action := "not stated"
 	if r.Action != "" {
 		action, _ = cut(visible.Line(r.Action), 200)
 	}
-	text := head.mark + " " + head.words + " · " + environment(r, 60) +
+	text := head.mark + " " + head.words + " · " + environment(r) +
 		"\nAction: " + action + "\nCount: " + count + "\nDigest: " + r.Digest.Short()
 	if r.Status == approval.Pending {
-		text += "\n" + needs(r) + ". Slack didn't take the full card; Details has all of it."
+		text += "\n" + needs(r) + ". Slack didn't take the full card. " + offerOf(r).hint("", true)
 	}
 	section := slack.NewSectionBlock(plainText(text), nil, nil)
 	section.BlockID = id("minimal")

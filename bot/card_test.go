@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,7 @@ type blockParts struct {
 	texts        []string
 	markup       []string
 	preformatted string
+	code         []string
 	actions      []string
 }
 
@@ -223,6 +225,9 @@ func (p *blockParts) walk(value any, preformatted bool) {
 			}
 			if preformatted {
 				p.preformatted += text
+			}
+			if style, ok := v["style"].(map[string]any); ok && style["code"] == true {
+				p.code = append(p.code, text)
 			}
 		}
 		if action, ok := v["action_id"].(string); ok && kind == "button" {
@@ -322,6 +327,11 @@ func TestNotificationStandsAlone(t *testing.T) {
 		{"one", deletion(payload(`{"ids": [1]}`)), "Approval needed (production): crm.delete_records on 1 record. Expires 03:35 UTC."},
 		{"a thousand", deletion(payload(`{"a": 1}`), func(r *approval.Request) { r.StatedCount = pointer[int64](1000) }), "Approval needed (production): crm.delete_records on 1,000 records. Expires 03:35 UTC."},
 		{"contradicted", deletion(ids(214), func(r *approval.Request) { r.StatedCount = pointer[int64](1) }), "Approval needed (production): crm.delete_records on 1 stated, 214 records listed. Expires 03:35 UTC."},
+		{"hidden behind shorter lists", deletion(decoys), "Approval needed (production): crm.delete_records on 1 stated, 214 records listed. Expires 03:35 UTC."},
+		{"a list as long as stated", deletion(payload(`{"a": [1], "b": [1, 2]}`), func(r *approval.Request) { r.StatedCount = pointer[int64](2) }), "Approval needed (production): crm.delete_records on 2 records. Expires 03:35 UTC."},
+		{"an environment that is a sentence", deletion(func(r *approval.Request) { r.Environment = "prod, reviewed already" }), "Approval needed (unusual environment): crm.delete_records on 214 records. Expires 03:35 UTC."},
+		{"the longest environment", deletion(func(r *approval.Request) { r.Environment = "eu-central-1_prod.blue-42"[:24] }), "Approval needed (eu-central-1_prod.blue-4): crm.delete_records on 214 records. Expires 03:35 UTC."},
+		{"a longer environment", deletion(func(r *approval.Request) { r.Environment = "eu-central-1_prod.blue-42" }), "Approval needed (unusual environment): crm.delete_records on 214 records. Expires 03:35 UTC."},
 		{"no environment", deletion(func(r *approval.Request) { r.Environment = "" }), "Approval needed (production, not stated): crm.delete_records on 214 records. Expires 03:35 UTC."},
 		{"half", deletion(twoOf, vote(ada, approval.Approve, "oncall", "")), "1 of 2 approved (production): crm.delete_records on 214 records. Expires 03:35 UTC."},
 		{"rejected", deletion(vote(grace, approval.Reject, "oncall", "no")), "Rejected (production): crm.delete_records on 214 records."},
@@ -339,6 +349,47 @@ func TestNotificationStandsAlone(t *testing.T) {
 				t.Errorf("it has %d characters, too many for a lock screen", n)
 			}
 		})
+	}
+}
+
+// The list that counts isn't hidden by shorter ones before it, and none of its
+// names stands as our own words.
+func TestLongestListIsNamedFirst(t *testing.T) {
+	t.Parallel()
+	r := deletion(decoys)
+	view, _ := bot.Details(r)
+	var modal struct{ Blocks json.RawMessage }
+	if err := json.Unmarshal(view, &modal); err != nil {
+		t.Fatal(err)
+	}
+	for name, blocks := range map[string]json.RawMessage{"card": bot.Card(r).Blocks, "details": modal.Blocks} {
+		p := parts(t, blocks)
+		text := strings.Join(p.texts, "")
+		if want := "⚠️ 1 stated · 214 listed (customers) · approved), 1 listed (a), 1 listed (b)"; !strings.Contains(text, want) {
+			t.Errorf("the %s doesn't say %q: %s", name, want, text)
+		}
+		if !slices.Contains(p.code, "customers) · approved") {
+			t.Errorf("the %s has only this as code: %q", name, p.code)
+		}
+	}
+	if text := strings.Join(parts(t, bot.Minimal(r).Blocks).texts, ""); !strings.Contains(text, "⚠️ 1 stated · 214 listed") {
+		t.Errorf("the minimal card doesn't warn: %s", text)
+	}
+	if text := strings.Join(parts(t, bot.Card(r).Blocks).texts, "\n"); !strings.Contains(text, "crm.delete_records on 1 stated, 214 records listed · production.") {
+		t.Errorf("the confirmation doesn't say the longest list's length: %s", text)
+	}
+}
+
+// The minimal card leads to Details, but promises no Approve that isn't there.
+func TestMinimalCardOfWhatFitsNowhere(t *testing.T) {
+	t.Parallel()
+	small := strings.Join(parts(t, bot.Minimal(deletion()).Blocks).texts, "")
+	if !strings.Contains(small, "Details has all of it") {
+		t.Errorf("the minimal card of what Details holds says %q", small)
+	}
+	large := strings.Join(parts(t, bot.Minimal(deletion(payload(`["`+strings.Repeat("<&>", 80_000)+`"]`))).Blocks).texts, "")
+	if strings.Contains(large, "Details has all of it") || !strings.Contains(large, "can't be approved here") {
+		t.Errorf("the minimal card of what fits nowhere says %q", large)
 	}
 }
 

@@ -64,7 +64,7 @@ func details(r *approval.Request, a arguments, parts []string, whole bool) (slac
 	f := newFacts(r, detailsBudget)
 	head := stageOf(r)
 	blocks := []slack.Block{
-		slack.NewHeaderBlock(plainText(head.mark + " " + head.words + " · " + environment(r, cardBudget.environment))),
+		slack.NewHeaderBlock(plainText(head.mark + " " + head.words + " · " + environment(r))),
 	}
 	if !whole {
 		said := "Showing " + digits(int64(partialLength)) + " of " + counted(int64(a.characters), "character") +

@@ -1,7 +1,9 @@
 package bot
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/slack-go/slack"
@@ -123,7 +125,7 @@ func (f *facts) why(l *line) {
 // count says how many things the action touches, in digits: what the agent
 // stated, and what the payload's own lists say.
 func (f *facts) count(l *line) {
-	lists := f.r.Payload.Lists()
+	lists := longestFirst(f.r.Payload)
 	switch stated := f.r.StatedCount; {
 	case stated != nil && len(lists) == 0:
 		l.bold(digits(*stated))
@@ -139,7 +141,9 @@ func (f *facts) count(l *line) {
 		l.text("not stated")
 	case len(lists) == 1:
 		l.bold(digits(int64(lists[0].Length)))
-		l.text(" (" + f.listName(lists[0]) + " in the arguments)")
+		l.text(" (")
+		f.listName(l, lists[0])
+		l.text(" in the arguments)")
 	default:
 		l.text("not stated · ")
 		f.lists(l, lists)
@@ -158,27 +162,35 @@ func (f *facts) lists(l *line, lists []approval.Listed) {
 			l.text(", ")
 		}
 		l.bold(digits(int64(list.Length)))
-		l.text(" listed (" + f.listName(list) + ")")
+		l.text(" listed (")
+		f.listName(l, list)
+		l.text(")")
 	}
 }
 
-func (f *facts) listName(list approval.Listed) string {
+// listName is an agent's word too, so it must not read as one of ours.
+func (f *facts) listName(l *line, list approval.Listed) {
 	if list.Name == "" {
-		return "items"
+		l.text("items")
+		return
 	}
 	short, _ := cut(visible.Line(list.Name), f.budget.listName)
-	return short
+	l.code(short)
 }
 
-// contradicted reports whether none of the payload's lists has the stated
-// length.
+// longestFirst are the payload's lists, so that short ones can't hide the one
+// that counts.
+func longestFirst(p approval.Payload) []approval.Listed {
+	lists := p.Lists()
+	slices.SortStableFunc(lists, func(a, b approval.Listed) int { return cmp.Compare(b.Length, a.Length) })
+	return lists
+}
+
+// contradicted reports whether the longest of the payload's lists, the first,
+// has another length than stated. A shorter list of that length excuses
+// nothing.
 func contradicted(stated int64, lists []approval.Listed) bool {
-	for _, list := range lists {
-		if int64(list.Length) == stated {
-			return false
-		}
-	}
-	return len(lists) > 0
+	return len(lists) > 0 && int64(lists[0].Length) != stated
 }
 
 // purpose is the agent's own words, labelled as such.
@@ -249,7 +261,7 @@ func summary(r *approval.Request, limit int) string {
 		action = "an action without a name"
 	}
 	count := ""
-	lists := r.Payload.Lists()
+	lists := longestFirst(r.Payload)
 	switch {
 	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
 		count = " on " + digits(*r.StatedCount) + " stated, " + counted(int64(lists[0].Length), "record") + " listed"
@@ -262,18 +274,19 @@ func summary(r *approval.Request, limit int) string {
 	return short + count
 }
 
-// plainWords are what stands the same everywhere, whatever Slack may parse.
-var plainWords = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._/-]*$`)
+// plainName is a short name that stands the same everywhere, whatever Slack may
+// parse. Without spaces it can't read as a sentence.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,24}$`)
 
-// environment names where the action runs, for headings. The exact name is
-// among the facts, where Slack parses nothing.
-func environment(r *approval.Request, limit int) string {
-	switch short, _ := cut(r.Environment, limit); {
+// environment names where the action runs, for headings and lock screens, where
+// it stands beside our own words. The exact name is among the facts.
+func environment(r *approval.Request) string {
+	switch {
 	case r.Environment == "":
 		return "production, not stated"
-	case !plainWords.MatchString(r.Environment):
+	case !plainName.MatchString(r.Environment):
 		return "unusual environment"
 	default:
-		return short
+		return r.Environment
 	}
 }

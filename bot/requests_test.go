@@ -65,6 +65,12 @@ func ids(n int) func(*approval.Request) {
 	return func(r *approval.Request) { r.Payload = idsPayload(n) }
 }
 
+// decoys puts lists of the stated length before the one that counts.
+func decoys(r *approval.Request) {
+	r.Payload = approval.Payload(`{"a": [1], "b": [1], "c": [1], "customers) · approved": [1` + strings.Repeat(",1", 213) + `]}`)
+	r.StatedCount = pointer[int64](1)
+}
+
 // twoOf asks for two people.
 func twoOf(r *approval.Request) {
 	r.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: 1}, {Role: "oncall", Count: 1}}

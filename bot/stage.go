@@ -147,11 +147,8 @@ func words(r *approval.Request, limit int) []slack.RichTextElement {
 // notification is the text that stands alone on a lock screen and that screen
 // readers read.
 func notification(r *approval.Request) string {
-	const (
-		actionLength      = 60
-		environmentLength = 24
-	)
-	text := stageOf(r).words + " (" + environment(r, environmentLength) + "): " + summary(r, actionLength) + "."
+	const actionLength = 60
+	text := stageOf(r).words + " (" + environment(r) + "): " + summary(r, actionLength) + "."
 	if r.Status == approval.Pending {
 		text += " Expires " + clock(r.ExpiresAt, r.CreatedAt) + "."
 	}
