@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -282,5 +283,49 @@ func TestAnswersAreComplete(t *testing.T) {
 		if text, known := bot.Answer(approval.Approve, r, err); known {
 			t.Errorf("%v is answered with %q", err, text)
 		}
+	}
+}
+
+// timedConnection is a response writer that notes the deadline for reading.
+type timedConnection struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+	cleared  bool
+}
+
+func (c *timedConnection) SetReadDeadline(at time.Time) error {
+	c.deadline, c.cleared = at, at.IsZero()
+	return nil
+}
+
+// endlessBody is read from until the connection's deadline.
+type endlessBody struct{ connection *timedConnection }
+
+func (b endlessBody) Read([]byte) (int, error) {
+	if b.connection.deadline.IsZero() {
+		return 0, errors.New("this would never end")
+	}
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A body that never ends is not waited for, and the deadline is only the
+// body's.
+func TestBodyHasADeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	handler := w.bot.Interactions()
+	before := time.Now()
+	slow := &timedConnection{ResponseRecorder: httptest.NewRecorder()}
+	handler.ServeHTTP(slow, httptest.NewRequest(http.MethodPost, "/slack/interactions", endlessBody{slow}))
+	if slow.Code != http.StatusBadRequest {
+		t.Errorf("an unfinished body got %d", slow.Code)
+	}
+	if wait := slow.deadline.Sub(before); wait <= 0 || wait > time.Minute {
+		t.Errorf("the deadline for the body is %s away", wait)
+	}
+	whole := &timedConnection{ResponseRecorder: httptest.NewRecorder()}
+	handler.ServeHTTP(whole, httptest.NewRequest(http.MethodPost, "/slack/interactions", strings.NewReader("payload=1")))
+	if whole.Code != http.StatusUnauthorized || !whole.cleared {
+		t.Errorf("got %d; the deadline is %v", whole.Code, whole.deadline)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/slack-go/slack"
 
@@ -16,6 +17,10 @@ import (
 // submitted, of up to 250 kB, as JSON in a form: that takes up to four times as
 // much.
 const maxBody = 1 << 20
+
+// bodyTimeout is how long an interaction's body may take to arrive. Slack sends
+// it at once and waits for three seconds in all.
+const bodyTimeout = 5 * time.Second
 
 // errUnstored means that what a person decided could not be stored, so Slack
 // must not be told that all is well.
@@ -39,13 +44,24 @@ func (b *Bot) serveInteraction(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, "Slack posts interactions here.", http.StatusMethodNotAllowed)
 		return
 	}
+	// Anybody may open this and send nothing; the signature comes only at the
+	// end. A server that knows no deadlines has its own way to end that.
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout))
 	// What was signed are the bytes of the body, so they are read before
 	// anything parses them, and parsed from the same bytes.
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxBody))
-	if err != nil {
-		http.Error(w, "The body can't be read.", http.StatusRequestEntityTooLarge)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		http.Error(w, "The body is too large.", http.StatusRequestEntityTooLarge)
+		return
+	case err != nil:
+		http.Error(w, "The body can't be read.", http.StatusBadRequest)
 		return
 	}
+	// The rest is bounded by itself, and a deadline would end its context.
+	_ = connection.SetReadDeadline(time.Time{})
 	if err := b.verifier.verify(request.Header, body); err != nil {
 		b.options.Logger.Warn("refusing an interaction", "err", err)
 		http.Error(w, "The request isn't signed by Slack.", http.StatusUnauthorized)
