@@ -168,7 +168,7 @@ func (d *delivery) introduce(ctx context.Context) error {
 
 // failed logs a failure with what to do about it.
 func (d *delivery) failed(doing string, err error, wait time.Duration, more ...any) {
-	attributes := append([]any{"err", explained(err), "next_attempt_in", wait}, more...)
+	attributes := append([]any{"err", explained(err), "next_attempt_in", wait.String()}, more...)
 	// Who reads in the log that something is wrong must not be told that all is
 	// well.
 	if todo := remedy(code(err)); todo != "" {
@@ -324,8 +324,9 @@ func (d *delivery) postpone(s approval.Settlement, n approval.Notice, doing stri
 	rest := time.Duration(0)
 	switch classify(err) {
 	case limited:
-		wait = max(retryAfter(err), d.pace.first)
-		rest = wait
+		// Some limits come without a time to wait, and last.
+		wait = max(wait, retryAfter(err))
+		rest = max(d.backoff(d.failures), retryAfter(err))
 	case misconfigured:
 		wait = d.pace.slow
 		rest = wait

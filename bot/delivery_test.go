@@ -2,10 +2,14 @@ package bot_test
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/bot"
@@ -95,6 +99,31 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 	if waited := calls[1].At.Sub(calls[0].At); waited < 2*time.Second {
 		t.Errorf("the next message was sent after %s", waited)
+	}
+}
+
+// A limit that Slack gives no time for isn't run into again and again at the
+// fastest pace, and durations in the log can be read in any format.
+func TestLimitWithoutRetryAfter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.options.Logger = slog.New(slog.NewJSONHandler(w.log, nil)) })
+	w.slack.Fail("chat.postMessage", slacksim.Fault{Error: "message_limit_exceeded"}, 5)
+	w.run()
+	w.card(w.ask(), "Approval needed")
+	var waits []string
+	for line := range strings.Lines(w.log.String()) {
+		var entry struct {
+			Wait string `json:"next_attempt_in"`
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Errorf("reading %s: %v", line, err)
+		}
+		if entry.Wait != "" {
+			waits = append(waits, entry.Wait)
+		}
+	}
+	if diff := cmp.Diff([]string{"5ms", "10ms", "20ms", "40ms", "40ms"}, waits); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
