@@ -197,9 +197,13 @@ func (c *checker) roles(ctx context.Context, document policy.Document) {
 func (c *checker) clicks(ctx context.Context) {
 	if c.options.AppToken != "" {
 		const subject = "Socket Mode"
-		if _, _, err := c.slack.StartSocketModeContext(ctx); err != nil {
+		switch _, _, err := c.slack.StartSocketModeContext(ctx); {
+		case err != nil && code(err) == "":
+			// The network, as for every other call.
+			c.failed(subject, err)
+		case err != nil:
 			c.bad(subject, "%v: turn Socket Mode on for the Slack app, and make an app-level token with connections:write", explained(err))
-		} else {
+		default:
 			c.good(subject, "the app token opens a connection")
 		}
 	}

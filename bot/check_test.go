@@ -102,6 +102,10 @@ func TestCheckFinds(t *testing.T) {
 			w.slack.SetGroup(slacksim.Group{ID: "S0FINANCE", Handle: "finance"})
 		}, "role finance", "no members"},
 		{"a wrong app token", func(w *world) { w.options.AppToken = "xapp-wrong" }, "Socket Mode", "connections:write"},
+		{"no network for Socket Mode", func(w *world) {
+			w.options.AppToken = w.slack.Options().AppToken
+			w.slack.Fail("apps.connections.open", slacksim.Fault{Drop: slacksim.DropUnhandled}, 0)
+		}, "Socket Mode", "can reach"},
 		{"no way for clicks", func(w *world) { w.options.SigningSecrets = nil }, "signing secret", "no click"},
 		{"no workspace", func(w *world) { w.options.Workspace = "" }, "Slack options", "not a workspace id"},
 	}
