@@ -60,16 +60,19 @@ func (a arguments) inline() bool {
 // excerpt is the beginning that a card shows of arguments that aren't inline,
 // and how much of the whole that is, exactly.
 func (a arguments) excerpt() (text, note string) {
-	text, _ = visible.Cut(a.text, excerptCharacters)
+	text, less := visible.Cut(a.text, excerptCharacters)
+	mark := ""
 	if lines := strings.SplitN(text, "\n", excerptLines+1); len(lines) > excerptLines {
 		text = strings.Join(lines[:excerptLines], "\n")
 	} else if whole := strings.LastIndexByte(text, '\n'); whole > len(text)/2 {
 		// Half a line could read as a value that isn't there.
 		text = text[:whole]
+	} else if less {
+		mark = "…"
 	}
 	note = "Showing " + digits(int64(1+strings.Count(text, "\n"))) + " of " + counted(int64(a.lines), "line") +
 		", " + digits(int64(utf8.RuneCountInString(text))) + " of " + counted(int64(a.characters), "character") + "."
-	return text, note
+	return text + mark, note
 }
 
 // chunks splits all of it into texts that Slack takes, at line breaks where

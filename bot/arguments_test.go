@@ -117,6 +117,18 @@ func TestExcerptSaysWhatIsCut(t *testing.T) {
 	}
 }
 
+// A number that is cut must not read as a smaller one.
+func TestExcerptMarksACutLine(t *testing.T) {
+	t.Parallel()
+	text, note := bot.Excerpt(approval.Payload(`{"amount": 1` + strings.Repeat("0", 3000) + `, "z": 1}`))
+	if !strings.HasSuffix(text, "000…") {
+		t.Errorf("the excerpt ends in %q", text[len(text)-20:])
+	}
+	if want := "Showing 2 of 4 lines, 400 of 3,027 characters."; note != want {
+		t.Errorf("got the note %q, want %q", note, want)
+	}
+}
+
 func TestCutCountsAsSlackDoes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -2,6 +2,7 @@ package bot
 
 import (
 	"encoding/json"
+	"unicode/utf8"
 
 	"github.com/slack-go/slack"
 
@@ -49,31 +50,35 @@ func renderAnswer(text string) slack.ModalViewRequest {
 // button approves.
 func renderDetails(r *approval.Request) (slack.ModalViewRequest, bool) {
 	a := layOut(r.Payload)
-	if view, whole := details(r, a, a.chunks(), true); whole {
+	if view, whole := details(r, a, a.chunks(), ""); whole {
 		return view, true
 	}
-	short, _ := beginning(a.text, partialLength)
-	view, _ := details(r, a, arguments{text: short}.chunks(), false)
+	said := "This is too large to review in Slack, so it can't be approved here."
+	short, less := beginning(a.text, partialLength)
+	if less {
+		said = "Showing " + digits(int64(utf8.RuneCountInString(short))) + " of " + counted(int64(a.characters), "character") +
+			" of the arguments. " + said
+		short += "…"
+	}
+	view, _ := details(r, a, arguments{text: short}.chunks(), said)
 	return view, false
 }
 
-// details lays out the modal with these parts of the arguments. whole says that
-// they are all; the result says whether all of everything is in the modal and
-// Slack takes it.
-func details(r *approval.Request, a arguments, parts []string, whole bool) (slack.ModalViewRequest, bool) {
+// details lays out the modal with these parts of the arguments. A warning says
+// that it isn't all, and why; without one, the result says whether all of
+// everything is in the modal and Slack takes it.
+func details(r *approval.Request, a arguments, parts []string, warning string) (slack.ModalViewRequest, bool) {
 	f := newFacts(r, detailsBudget)
 	head := stageOf(r)
 	blocks := []slack.Block{
 		slack.NewHeaderBlock(plainText(head.mark + " " + head.words + " · " + environment(r))),
 	}
-	if !whole {
-		said := "Showing " + digits(int64(partialLength)) + " of " + counted(int64(a.characters), "character") +
-			". This is too large to review in Slack, so it can't be approved here."
-		blocks = append(blocks, slack.NewAlertBlock(plainText(said), slack.AlertBlockOptionLevel(slack.AlertLevelWarning)))
+	if warning != "" {
+		blocks = append(blocks, slack.NewAlertBlock(plainText(warning), slack.AlertBlockOptionLevel(slack.AlertLevelWarning)))
 	}
 	blocks = append(blocks, slack.NewRichTextBlock("", f.lines()))
-	if warning, any := badges(r); any {
-		blocks = append(blocks, slack.NewRichTextBlock("", warning.section()))
+	if suspicious, any := badges(r); any {
+		blocks = append(blocks, slack.NewRichTextBlock("", suspicious.section()))
 	}
 	for _, element := range f.purpose() {
 		blocks = append(blocks, slack.NewRichTextBlock("", element))
@@ -103,7 +108,7 @@ func details(r *approval.Request, a arguments, parts []string, whole bool) (slac
 		plainText(string(r.ID))))
 
 	view := modal(answerView, "Details", blocks...)
-	whole = whole && f.whole
+	whole := warning == "" && f.whole
 	if whole && r.Status == approval.Pending {
 		view.CallbackID = approveView
 		view.PrivateMetadata = shows(r).value()
