@@ -393,6 +393,31 @@ func TestMinimalCardOfWhatFitsNowhere(t *testing.T) {
 	}
 }
 
+// Words that are spelled in escapes are warned of; what encoders escape isn't.
+func TestEscapedLettersAreNamed(t *testing.T) {
+	t.Parallel()
+	const badge = "⚠️ Escaped letters in arguments: "
+	for text, want := range map[string]string{
+		`{"command": "\u0072\u006d -rf"}`:            badge + `\u0072 is r`,
+		`{"\u0064elete": "\n\u0039"}`:                badge + `\u0064 is d`,
+		`{"a": "\\\u0039"}`:                          badge + `\u0039 is 9`,
+		`"\u0041"`:                                   badge + `\u0041 is A`,
+		`{"a": "\\u0072m"}`:                          "",
+		`{"a": "\u003cb\u003e\u0026\t\u0000\u00e9"}`: "",
+		`{"a": "\\"}`:                                "",
+	} {
+		said := strings.Join(parts(t, bot.Card(deletion(payload(text))).Blocks).texts, "")
+		if want == "" {
+			want = "⚠️ Escaped"
+			if strings.Contains(said, want) {
+				t.Errorf("%s is warned of: %s", text, said)
+			}
+		} else if !strings.Contains(said, want) {
+			t.Errorf("%s: the card doesn't say %q: %s", text, want, said)
+		}
+	}
+}
+
 // What Details says that it shows is what it shows: Slack counts some
 // characters as five.
 func TestPartialDetailsCount(t *testing.T) {

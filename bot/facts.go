@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/slack-go/slack"
 
@@ -247,7 +250,39 @@ func badges(r *approval.Request) (line, bool) {
 		l.text(" in " + strings.Join(in[kind], ", ") + ": ")
 		l.code(example[kind])
 	}
+	if escape, letter := escapedLetter(string(r.Payload)); escape != "" {
+		if len(l) > 0 {
+			l.text("\n")
+		}
+		l.text("⚠️ ")
+		l.bold("Escaped letters")
+		l.text(" in arguments: ")
+		l.code(escape)
+		l.text(" is ")
+		l.code(letter)
+	}
 	return l, len(l) > 0
+}
+
+// escapedLetter returns the first escape in a JSON text that stands for a
+// letter or digit of ASCII, and that letter. Nothing needs those, and they hide
+// words from a reader. Encoders do escape signs such as < and &.
+func escapedLetter(text string) (escape, letter string) {
+	for i := strings.IndexByte(text, '\\'); i >= 0 && i+6 <= len(text); {
+		if text[i+1] == 'u' {
+			value, err := strconv.ParseUint(text[i+2:i+6], 16, 16)
+			if c := rune(value); err == nil && c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
+				return text[i : i+6], string(c)
+			}
+		}
+		// What follows a backslash starts no escape of its own.
+		next := strings.IndexByte(text[i+2:], '\\')
+		if next < 0 {
+			break
+		}
+		i += 2 + next
+	}
+	return "", ""
 }
 
 // capital writes the first letter, which is ASCII, as a capital.
