@@ -1,6 +1,7 @@
 package bot_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 	"time"
@@ -170,4 +171,34 @@ func TestEditedSinceShown(t *testing.T) {
 	}
 	w.click("U0ADA", r, "approve")
 	w.card(r, "Approved")
+}
+
+// A button that names what was never shown decides nothing.
+func TestForeignDigest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	r := w.ask()
+	card := w.card(r, "Approval needed")
+	click, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := bytes.ReplaceAll(click, []byte(r.Digest.String()), []byte(someDigest))
+	if bytes.Equal(foreign, click) {
+		t.Fatal("the click names no digest")
+	}
+	if _, err := w.slack.Deliver(w.context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	w.told("U0ADA", "changed")
+	if now := w.now(r.ID); now.Status != approval.Pending || len(now.Decisions) > 0 {
+		t.Errorf("the request is %s with %+v", now.Status, now.Decisions)
+	}
+	if _, err := w.slack.Deliver(w.context(), click); err != nil {
+		t.Fatal(err)
+	}
+	if status := w.now(r.ID).Status; status != approval.Approved {
+		t.Errorf("the true click left the request %s", status)
+	}
 }
