@@ -160,6 +160,33 @@ func TestGuestsReadNoDetails(t *testing.T) {
 	}
 }
 
+// A modal that can't be filled doesn't go on saying that it loads.
+func TestModalThatCannotBeFilled(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fault slacksim.Fault
+		says  string
+	}{
+		"refused":  {slacksim.Fault{Error: "view_too_large"}, "Slack refused to show this request"},
+		"lost":     {slacksim.Fault{Drop: slacksim.DropUnhandled}, "press the button again"},
+		"a server": {slacksim.Fault{Status: 503}, "press the button again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.run()
+			r := w.ask()
+			w.card(r, "Approval needed")
+			w.slack.Fail("views.update", test.fault, 1)
+			w.click("U0ADA", r, "details")
+			if view := w.modal("U0ADA", test.says); view.SubmitLabel != "" {
+				t.Errorf("the window offers %q", view.SubmitLabel)
+			}
+			w.waitLog("filling a modal")
+		})
+	}
+}
+
 func TestExpiredTrigger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -108,7 +108,8 @@ func (b *Bot) open(ctx context.Context, i *interaction, view slack.ModalViewRequ
 	return "", false
 }
 
-// fill replaces what an open modal shows.
+// fill replaces what an open modal shows. If that can't be, the modal says so: it
+// must not go on saying that it loads.
 func (b *Bot) fill(ctx context.Context, id string, view slack.ModalViewRequest) {
 	_, err := b.filler.UpdateViewContext(ctx, view, "", "", id)
 	if err == nil || code(err) == "not_found" {
@@ -116,10 +117,12 @@ func (b *Bot) fill(ctx context.Context, id string, view slack.ModalViewRequest) 
 		return
 	}
 	b.options.Logger.Error("filling a modal", "callback_id", view.CallbackID, "err", explained(err))
-	if code(err) == "" {
-		return
-	}
 	sorry := renderAnswer("Slack refused to show this request. It can't be approved here.")
+	if code(err) == "" {
+		sorry = renderAnswer("This took too long. Close it and press the button again.")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), interactiveTimeout)
+	defer cancel()
 	if _, err := b.filler.UpdateViewContext(ctx, sorry, "", "", id); err != nil {
 		b.options.Logger.Warn("filling a modal", "err", explained(err))
 	}
