@@ -29,7 +29,7 @@ func (r *Request) admits(who Approver, b Ballot) error {
 	if r.Status != Expired && r.recorded(who, b) {
 		return ErrRecorded
 	}
-	if err := r.settled(); err != nil {
+	if err := r.Settled(); err != nil {
 		return err
 	}
 	if b.Version != r.Version || b.Digest != r.Digest {
@@ -145,7 +145,7 @@ func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
 // edit replaces the payload of the given version by a person's, which makes the
 // next version: what was approved before doesn't count for it.
 func (r *Request) edit(who Approver, version int, payload Payload, surface Surface, now time.Time) error {
-	if err := r.settled(); err != nil {
+	if err := r.Settled(); err != nil {
 		return err
 	}
 	if version != r.Version {

@@ -260,9 +260,9 @@ func (r *Request) expire(now time.Time) bool {
 	return true
 }
 
-// settled says why nothing more can be decided, nil while the request is
-// pending.
-func (r *Request) settled() error {
+// Settled says why nothing more can be decided: ErrDecided, ErrExpired or
+// ErrApplied. It is nil while the request is pending.
+func (r *Request) Settled() error {
 	switch r.Status {
 	case Pending:
 		return nil

@@ -181,21 +181,6 @@ func (b *Bot) rejectSubmitted(ctx context.Context, i *interaction) (any, error) 
 	}
 }
 
-// settled says why a request can't be decided any more, in the domain's terms;
-// nil while it can.
-func settled(r *approval.Request) error {
-	switch r.Status {
-	case approval.Pending:
-		return nil
-	case approval.Expired:
-		return approval.ErrExpired
-	case approval.Applied:
-		return approval.ErrApplied
-	default:
-		return approval.ErrDecided
-	}
-}
-
 // openReject opens the modal before anything else, because Slack gives three
 // seconds; what the request is follows.
 func (b *Bot) openReject(ctx context.Context, i *interaction) {
@@ -206,7 +191,7 @@ func (b *Bot) openReject(ctx context.Context, i *interaction) {
 	b.later(func(ctx context.Context) {
 		r, err := b.service.Review(ctx, b.who(i), i.about.request)
 		if err == nil {
-			err = settled(r)
+			err = r.Settled()
 		}
 		if err == nil && shows(r) != i.about {
 			err = approval.ErrStale
