@@ -172,7 +172,7 @@ func TestRequestsAreTheTokensAgent(t *testing.T) {
 	}
 	for _, version := range []string{legacy, modern} {
 		session := connect(t, s.transport(t, secret), version, nil)
-		r, err := f.Service.Status(t.Context(), approval.Agent{Name: "deployer"}, asked(t, session))
+		r, err := f.Service.Status(t.Context(), approval.Agent{Name: "deployer", Owner: owner}, asked(t, session))
 		if err != nil {
 			t.Fatal(err)
 		}
