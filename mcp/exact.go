@@ -3,7 +3,6 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 
@@ -16,18 +15,14 @@ import (
 // and so refuses arguments with a number that no float64 holds, such as 1e400.
 //
 // What isn't exactly such a call is left as it is.
-func exactArguments(next http.Handler, limit int64) http.Handler {
+func exactArguments(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, ok := r.Context().Value(exchangeKey{}).(*exchange)
 		if !ok || r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			http.Error(w, "the request is too large", http.StatusRequestEntityTooLarge)
-			return
-		}
+		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			http.Error(w, "the request could not be read", http.StatusBadRequest)
 			return

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -27,9 +26,6 @@ const (
 	statelessFrom  = "2026-07-28"
 	// sessionHeader names the session that a call belongs to.
 	sessionHeader = "Mcp-Session-Id"
-	// untouchedHeader is on an answer by which this server, and no proxy before
-	// it, says that it did nothing with a call, which can be made again.
-	untouchedHeader = "Countersign-Untouched"
 )
 
 // HandlerOptions set up a Handler.
@@ -53,6 +49,8 @@ type Handler struct {
 	handler http.Handler
 	posts   *calls
 	options HandlerOptions
+	// bodyLimit is the largest body of a request in bytes.
+	bodyLimit int64
 }
 
 // NewHandler returns the handler for one path, such as /mcp. Call Close when
@@ -67,31 +65,31 @@ func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler
 		options.PayloadLimit = approval.DefaultPayloadLimit
 	}
 	h := &Handler{
-		local:   local,
-		server:  newServer(local, callerOf, options.Options),
-		sdk:     over,
-		posts:   newCalls(),
-		options: options,
+		local:     local,
+		server:    newServer(local, callerOf, options.Options),
+		sdk:       over,
+		posts:     newCalls(),
+		options:   options,
+		bodyLimit: int64(4*options.PayloadLimit + 64<<10),
 	}
 	h.server.addTo(over)
 	over.AddReceivingMiddleware(track)
 
-	body := int64(4*options.PayloadLimit + 64<<10)
 	get := func(*http.Request) *sdk.Server { return over }
 	// One SDK handler serves either the protocol with sessions or the one
 	// without. Hosts are checked here, where a proxy's name can be allowed.
 	stateful := sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{
 		SessionTimeout:             sessionIdle,
-		MaxRequestBodyBytes:        body,
+		MaxRequestBodyBytes:        h.bodyLimit,
 		DisableLocalhostProtection: true,
 	})
 	stateless := sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{
 		Stateless:                    true,
 		PropagateRequestCancellation: true,
-		MaxRequestBodyBytes:          body,
+		MaxRequestBodyBytes:          h.bodyLimit,
 		DisableLocalhostProtection:   true,
 	})
-	exact := exactArguments(stateless, body)
+	exact := exactArguments(stateless)
 	// The SDK reads a call's token info from where RequireBearerToken puts it;
 	// the token itself was verified before, in authenticate.
 	carry := auth.RequireBearerToken(verified, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
@@ -128,29 +126,19 @@ const exchangeName = "exchange"
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token, ok := h.admit(w, r)
+	if !ok {
+		return
+	}
 	ready := h.posts.begin()
 	answered := sync.OnceFunc(h.posts.end)
 	defer answered()
 	if !ready {
-		unavailable(w, "1", "the server is stopping")
+		stopping.write(w)
 		return
 	}
 	if r.Method != http.MethodPost {
 		answered() // such as an event stream, which ends with its session
-	}
-	if !h.hostAllowed(r) {
-		http.Error(w, fmt.Sprintf("this server is not called %q", r.Host), http.StatusForbidden)
-		return
-	}
-	token, status, problem := h.authenticate(r)
-	if status != http.StatusOK {
-		if status == http.StatusServiceUnavailable {
-			unavailable(w, "5", problem)
-			return
-		}
-		w.Header().Set("WWW-Authenticate", `Bearer realm="countersign"`)
-		http.Error(w, problem, status)
-		return
 	}
 	if r.Method == http.MethodDelete {
 		h.server.prompts.endSession(r.Header.Get(sessionHeader), token.Agent)
@@ -169,16 +157,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.handler.ServeHTTP(response, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
 }
 
-// unavailable turns a call away that nothing was done with, to be made again in
-// so many seconds.
-func unavailable(w http.ResponseWriter, seconds, problem string) {
-	w.Header().Set("Retry-After", seconds)
-	w.Header().Set(untouchedHeader, "true")
-	http.Error(w, problem, http.StatusServiceUnavailable)
-}
-
 // Close ends waiting calls with what is known, then all sessions, and returns
-// when nothing runs any more for an agent. Requests that come later get 503.
+// when nothing runs any more for an agent. Requests that come later, or haven't
+// arrived whole, get 503.
 // Call it before http.Server.Shutdown, which waits for open event streams.
 func (h *Handler) Close() {
 	h.server.end()
@@ -187,29 +168,6 @@ func (h *Handler) Close() {
 		_ = session.Close() // it is closed whatever the error
 	}
 	h.server.prompts.wait()
-}
-
-// authenticate finds out whose token the request carries. The status is 200, or
-// what to answer.
-func (h *Handler) authenticate(r *http.Request) (token approval.Token, status int, problem string) {
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	secret = strings.TrimSpace(secret)
-	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return approval.Token{}, http.StatusUnauthorized, "a bearer token is needed; `countersign token create` makes one"
-	}
-	token, err := h.local.service.Authenticate(r.Context(), secret)
-	switch {
-	case err == nil:
-		return token, http.StatusOK, ""
-	case errors.Is(err, approval.ErrToken):
-		return approval.Token{}, http.StatusUnauthorized, "the token is unknown or revoked; `countersign token create` makes a new one"
-	default:
-		// That a token can't be looked up says nothing about it.
-		if r.Context().Err() == nil {
-			h.options.Logger.Error("looking up a token", "err", err)
-		}
-		return approval.Token{}, http.StatusServiceUnavailable, "tokens can't be checked now; try again"
-	}
 }
 
 // verified hands the SDK what authenticate found. Sessions belong to the agent:
