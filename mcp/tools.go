@@ -21,7 +21,7 @@ var (
 		Description: `Ask a person to approve one action before it runs. Give in payload the exact JSON object that will run: it is frozen, shown to the person, and handed back by apply. Give in purpose, in plain words, what the action is for; state action, target, environment, count and reversible if known. The call returns at once with status "pending" and an elicitationId; call await_approval with it next. Don't run the action before apply has returned its payload.`,
 		InputSchema: object(
 			field(inputPurpose, text("What the action is for, in plain words for the person who decides.", 1, approval.MaxPurpose)),
-			field(inputPayload, &jsonschema.Schema{Type: "object", Description: "The exact JSON object that will run on approval. It is stored and handed back byte for byte. Give the object itself, not text that holds it."}),
+			field(inputPayload, &jsonschema.Schema{Type: "object", Description: "The exact JSON object that will run on approval. It is stored and handed back byte for byte. Give the object itself, not text that holds it. Write a number beyond the range of a 64-bit float, such as 1e400, as text: some hosts fail to read it in the result of apply, which has then used up the approval."}),
 			optional(inputTTL, &jsonschema.Schema{
 				Type:        "integer",
 				Description: fmt.Sprintf("How long people have to decide, in seconds; values outside %d to %d are brought within.", minTTLSeconds, maxTTLSeconds),
@@ -38,7 +38,7 @@ var (
 			field("status", &jsonschema.Schema{Type: "string", Enum: []any{approval.Pending}}),
 			field("reviewUrl", &jsonschema.Schema{Type: "string", Format: "uri", Description: "Where people find the request. Opening it decides nothing."}),
 			field("expiresAt", &jsonschema.Schema{Type: "string", Format: "date-time", Description: "When the request expires undecided: RFC 3339, UTC."}),
-			field("elicitationDelivered", &jsonschema.Schema{Type: "boolean", Description: "Whether the host was sent a prompt to open reviewUrl."}),
+			field("elicitationDelivered", &jsonschema.Schema{Type: "boolean", Description: "Whether a prompt to open reviewUrl was sent to the host. True doesn't mean that a person saw it: the host may still refuse it."}),
 		),
 		// It reaches people through Slack, and asking twice asks twice.
 		Annotations: &sdk.ToolAnnotations{Title: "Ask a person to approve", DestructiveHint: new(false), OpenWorldHint: new(true)},
