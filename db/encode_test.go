@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db"
@@ -55,5 +56,35 @@ func TestMissingRows(t *testing.T) {
 		damaged("changing", err)
 		_, _, _, err = d.LeaseNotice(t.Context(), "slack:C1", r.UpdatedAt, r.UpdatedAt)
 		damaged("delivering", err)
+	}
+}
+
+// A request that can't be read doesn't keep those behind it from their turn.
+func TestDamagedRequestHoldsUpNoNotice(t *testing.T) {
+	t.Parallel()
+	folder := newFolder(t)
+	d := dbtest.OpenIn(t, folder, db.Options{})
+	service, err := newService(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []*approval.Request
+	for range 2 {
+		r, err := service.Request(t.Context(), agent, approval.Proposal{Purpose: "Pay", Payload: []byte(`{"amount":1}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, r)
+	}
+	if _, err := rawOpen(t, folder).Exec("DELETE FROM payloads WHERE request_id = ?", string(asked[0].ID)); err != nil {
+		t.Fatal(err)
+	}
+	now := asked[1].UpdatedAt
+	if _, _, _, err := d.LeaseNotice(t.Context(), "slack:C1", now, now.Add(time.Minute)); !errors.Is(err, db.ErrCorrupt) {
+		t.Errorf("the damaged one: %v", err)
+	}
+	_, r, ok, err := d.LeaseNotice(t.Context(), "slack:C1", now, now.Add(time.Minute))
+	if err != nil || !ok || r.ID != asked[1].ID {
+		t.Errorf("the one behind it: %v, %v (%v)", r, ok, err)
 	}
 }

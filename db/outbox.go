@@ -21,10 +21,12 @@ const longestWait = time.Hour
 // can be had now. The lease is durable: if the process ends before it settles a
 // first delivery, the next lease is told that the delivery is uncertain. until,
 // and the next attempt of a settlement, must be within an hour of now: what is
-// further ahead is due at once.
+// further ahead is due at once. The error wraps ErrCorrupt if the request can't
+// be read; its lease stays, so that the requests behind it get their turn.
 func (d *DB) LeaseNotice(ctx context.Context, destination string, now, until time.Time) (approval.Notice, *approval.Request, bool, error) {
 	var notice approval.Notice
 	var r *approval.Request
+	var damaged error
 	err := d.writer.do(ctx, func(q *sqlc.Queries) error {
 		ctx := context.Background()
 		row, err := q.LeaseNotice(ctx, sqlc.LeaseNoticeParams{
@@ -37,10 +39,14 @@ func (d *DB) LeaseNotice(ctx context.Context, destination string, now, until tim
 			return err
 		}
 		loaded, err := load(ctx, q, approval.ID(row.RequestID))
-		if err != nil {
-			return err
+		if err == nil {
+			r, err = loaded.decode()
 		}
-		if r, err = loaded.decode(); err != nil {
+		if errors.Is(err, ErrCorrupt) {
+			damaged = err
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		notice = approval.Notice{
@@ -56,6 +62,9 @@ func (d *DB) LeaseNotice(ctx context.Context, destination string, now, until tim
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return approval.Notice{}, nil, false, nil
+	}
+	if err == nil {
+		err = damaged
 	}
 	if err != nil {
 		return approval.Notice{}, nil, false, fmt.Errorf("leasing a notice for %s: %w", destination, err)
