@@ -38,15 +38,7 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 		return errUnwell
 	}
 	say(true, "secrets: all that the configuration needs are set")
-	for _, finding := range bot.Check(ctx, bot.Options{
-		Token:              string(keys.BotToken),
-		AppToken:           string(keys.AppToken),
-		SigningSecrets:     keys.signingSecrets(),
-		APIURL:             conf.Slack.APIURL,
-		Workspace:          conf.Slack.Workspace,
-		Channel:            conf.Slack.Channel,
-		AllowSharedChannel: conf.Slack.AllowSharedChannel,
-	}, conf.policy()) {
+	for _, finding := range bot.Check(ctx, botOptions(conf, keys, nil), conf.policy()) {
 		say(finding.OK, "%s: %s", finding.Subject, finding.Text)
 	}
 	if !well {

@@ -44,6 +44,16 @@ type configFlag struct {
 	Config string `short:"c" default:"countersign.yaml" placeholder:"FILE" help:"The configuration file (default: ${default})."`
 }
 
+// read reads the configuration and the secrets that it needs.
+func (f configFlag) read(p *process) (config, secrets, error) {
+	conf, err := readConfig(f.Config)
+	if err != nil {
+		return config{}, secrets{}, err
+	}
+	keys, err := readSecrets(conf, p.environment)
+	return conf, keys, err
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

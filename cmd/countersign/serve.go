@@ -21,11 +21,7 @@ import (
 type serveCommand struct{ configFlag }
 
 func (c *serveCommand) Run(ctx context.Context, p *process) error {
-	conf, err := readConfig(c.Config)
-	if err != nil {
-		return err
-	}
-	keys, err := readSecrets(conf, p.environment)
+	conf, keys, err := c.read(p)
 	if err != nil {
 		return err
 	}
@@ -74,16 +70,7 @@ func (s *server) open(ctx context.Context, keys secrets, command string) (err er
 	if s.store, err = db.Open(ctx, conf.Data, db.Options{}); err != nil {
 		return err
 	}
-	slackOptions := bot.Options{
-		Token:              string(keys.BotToken),
-		AppToken:           string(keys.AppToken),
-		SigningSecrets:     keys.signingSecrets(),
-		APIURL:             conf.Slack.APIURL,
-		Workspace:          conf.Slack.Workspace,
-		Channel:            conf.Slack.Channel,
-		AllowSharedChannel: conf.Slack.AllowSharedChannel,
-		Logger:             s.logger,
-	}
+	slackOptions := botOptions(conf, keys, s.logger)
 	directory, err := bot.NewDirectory(slackOptions)
 	if err != nil {
 		return err
@@ -113,6 +100,20 @@ func (s *server) open(ctx context.Context, keys secrets, command string) (err er
 	}
 	s.handler, err = s.routes()
 	return err
+}
+
+// botOptions are what the bot has to know to talk to Slack.
+func botOptions(conf config, keys secrets, logger *slog.Logger) bot.Options {
+	return bot.Options{
+		Token:              string(keys.BotToken),
+		AppToken:           string(keys.AppToken),
+		SigningSecrets:     keys.signingSecrets(),
+		APIURL:             conf.Slack.APIURL,
+		Workspace:          conf.Slack.Workspace,
+		Channel:            conf.Slack.Channel,
+		AllowSharedChannel: conf.Slack.AllowSharedChannel,
+		Logger:             logger,
+	}
 }
 
 func (s *server) routes() (http.Handler, error) {

@@ -56,11 +56,7 @@ func (c *mcpCommand) bridge(ctx context.Context, p *process) error {
 
 // standalone is a whole server for one agent, on its own data folder.
 func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
-	conf, err := readConfig(c.Config)
-	if err != nil {
-		return err
-	}
-	keys, err := readSecrets(conf, p.environment)
+	conf, keys, err := c.read(p)
 	if err != nil {
 		return err
 	}
