@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/bot"
@@ -23,7 +24,8 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 		if !good {
 			mark, well = "FAIL", false
 		}
-		fmt.Fprintf(p.stdout, "%s  %s\n", mark, fmt.Sprintf(format, values...))
+		text := strings.ReplaceAll(fmt.Sprintf(format, values...), "\n", "\n      ")
+		fmt.Fprintf(p.stdout, "%s  %s\n", mark, text)
 	}
 	conf, err := readConfig(c.Config)
 	if err != nil {
