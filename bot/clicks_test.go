@@ -82,10 +82,7 @@ func TestDoubleClicksAndReplays(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	payload, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := w.payload("U0ADA", card, "approve")
 	var clicks sync.WaitGroup
 	for range 8 {
 		clicks.Go(func() {
@@ -161,9 +158,7 @@ func TestRestartBetweenCardAndClick(t *testing.T) {
 			t.Errorf("Slack shows %q", reply.Shown)
 		}
 		w.card(r, "Approved")
-		if status := w.now(r.ID).Status; status != approval.Approved {
-			t.Errorf("the request is %s", status)
-		}
+		w.is(r, approval.Approved)
 	})
 }
 

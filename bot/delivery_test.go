@@ -160,9 +160,7 @@ func TestNoHistoryScope(t *testing.T) {
 	r := w.ask()
 	w.wait("a second card", func() bool { return len(w.cards(r)) == 2 })
 	w.click("U0ADA", r, "approve")
-	if status := w.now(r.ID).Status; status != approval.Approved {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Approved)
 }
 
 // Slack is down when an agent asks and comes back later; nothing is lost.
@@ -178,9 +176,7 @@ func TestSlackDownThenUp(t *testing.T) {
 	if w.bot.Ready() == nil {
 		t.Error("ready while Slack is down")
 	}
-	if status := w.now(r.ID).Status; status != approval.Pending {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Pending)
 	w.slack.Recover("auth.test")
 	w.waitLog("checking who sees the channel")
 	w.slack.Recover("conversations.info")
@@ -337,10 +333,7 @@ func TestExpiryIsShown(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	late, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := w.payload("U0ADA", card, "approve")
 	w.clock.Advance(2 * time.Hour)
 	ctx, cancel := context.WithCancel(w.context())
 	var sweeping sync.WaitGroup

@@ -35,14 +35,8 @@ func TestEndpointRefuses(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	payload, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := w.slack.ClickPayload("U0EVE", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := w.payload("U0ADA", card, "approve")
+	other := w.payload("U0EVE", card, "approve")
 	body := slacksim.FormBody(payload)
 	now := time.Now()
 	signed := w.slack.Sign(body, now)
@@ -64,15 +58,7 @@ func TestEndpointRefuses(t *testing.T) {
 		return []byte(form.Encode())
 	}
 	changed := func(change func(map[string]any)) []byte {
-		var value map[string]any
-		if err := json.Unmarshal(payload, &value); err != nil {
-			t.Fatal(err)
-		}
-		change(value)
-		data, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := w.altered(payload, change)
 		return forms(data)
 	}
 	twoActions := changed(func(v map[string]any) {
@@ -124,9 +110,7 @@ func TestEndpointRefuses(t *testing.T) {
 	if got := w.post(target, signed, body); got.Code != http.StatusOK || got.Body.Len() > 0 {
 		t.Errorf("the real one: got %d %s", got.Code, got.Body)
 	}
-	if status := w.now(r.ID).Status; status != approval.Approved {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Approved)
 }
 
 // What Slack signed may name another workspace: an app that is installed in two,
@@ -137,24 +121,13 @@ func TestOtherTeamsInThePayload(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	payload, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := w.payload("U0ADA", card, "approve")
 	for name, change := range map[string]func(map[string]any){
 		"the installation": func(v map[string]any) { v["team"] = map[string]any{"id": "T0OTHER"} },
 		"no installation":  func(v map[string]any) { v["team"] = nil },
 		"the person":       func(v map[string]any) { v["user"].(map[string]any)["team_id"] = "T0OTHER" },
 	} {
-		var value map[string]any
-		if err := json.Unmarshal(payload, &value); err != nil {
-			t.Fatal(err)
-		}
-		change(value)
-		data, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := w.altered(payload, change)
 		before := len(w.slack.Ephemerals("U0ADA"))
 		if reply, err := w.slack.Deliver(w.context(), data); err != nil || reply.Status != http.StatusOK {
 			t.Errorf("%s: %+v, %v", name, reply, err)
@@ -177,20 +150,11 @@ func TestResponseURLIsSlacks(t *testing.T) {
 	reached := make(chan string, 10)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached <- r.URL.String() }))
 	t.Cleanup(elsewhere.Close)
-	payload, err := w.slack.ClickPayload("U0EVE", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := w.payload("U0EVE", card, "approve")
 	for _, address := range []string{elsewhere.URL + "/hook", "https://hooks.slack.com.evil.example/x", "http://hooks.slack.com/x", "", "::"} {
-		var value map[string]any
-		if err := json.Unmarshal(payload, &value); err != nil {
-			t.Fatal(err)
-		}
-		value["response_url"] = address
-		data, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := w.altered(payload, func(value map[string]any) {
+			value["response_url"] = address
+		})
 		before := len(w.slack.Ephemerals("U0EVE"))
 		if _, err := w.slack.Deliver(w.context(), data); err != nil {
 			t.Fatal(err)

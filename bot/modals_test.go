@@ -59,9 +59,7 @@ func TestDetailsApprove(t *testing.T) {
 		if err != nil || !reply.OK() {
 			t.Fatalf("submitting: %+v, %v", reply, err)
 		}
-		if status := w.now(r.ID).Status; status != approval.Approved {
-			t.Errorf("the request is %s", status)
-		}
+		w.is(r, approval.Approved)
 		w.card(r, "Approved")
 	})
 }
@@ -82,9 +80,7 @@ func TestLargestDetailsApprove(t *testing.T) {
 	if reply, err := w.slack.Submit(w.context(), "U0ADA", view.ID, nil); err != nil || !reply.OK() {
 		t.Fatalf("submitting: %d %s, %v", reply.Status, reply.Shown, err)
 	}
-	if status := w.now(r.ID).Status; status != approval.Approved {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Approved)
 }
 
 func TestTooLargeIsNotApprovable(t *testing.T) {
@@ -137,9 +133,7 @@ func TestRejectModalKeepsTheReasonWhenSlackCantSay(t *testing.T) {
 	if reply, err = w.slack.Submit(w.context(), "U0GRACE", view.ID, map[string]string{"reason": "no"}); err != nil || !reply.OK() {
 		t.Fatalf("submitting again: %+v, %v", reply, err)
 	}
-	if status := w.now(r.ID).Status; status != approval.Rejected {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Rejected)
 }
 
 func TestGuestsReadNoDetails(t *testing.T) {
@@ -210,14 +204,8 @@ func TestRejectOfAnEarlierVersion(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	old, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "reject")
-	if err != nil {
-		t.Fatal(err)
-	}
-	editor := approval.Approver{Workspace: "T0DEMO", User: "U0GRACE"}
-	if _, err := w.service.Edit(w.context(), editor, r.ID, 1, []byte(`{"ids": [1]}`), approval.Slack); err != nil {
-		t.Fatal(err)
-	}
+	old := w.payload("U0ADA", card, "reject")
+	w.edit(r)
 	if _, err := w.slack.Deliver(w.context(), old); err != nil {
 		t.Fatal(err)
 	}

@@ -53,9 +53,7 @@ func TestRenamedToAnApprover(t *testing.T) {
 	w.card(r, "Approval needed")
 	w.click("U0EVE", r, "approve")
 	w.told("U0EVE", "You are not in it")
-	if status := w.now(r.ID).Status; status != approval.Pending {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Pending)
 }
 
 // Whoever loses what it takes between the card and the click can't decide.
@@ -75,9 +73,7 @@ func TestLookedUpAfresh(t *testing.T) {
 	w.slack.SetGroup(slacksim.Group{ID: "S0FINANCE", Handle: "finance", Users: []string{"U0EVE"}})
 	w.click("U0FRANK", second, "approve")
 	w.told("U0FRANK", "You are not in it")
-	if status := w.now(second.ID).Status; status != approval.Pending {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(second, approval.Pending)
 }
 
 func TestGroupsFailClosed(t *testing.T) {
@@ -153,14 +149,8 @@ func TestEditedSinceShown(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	old, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
-	editor := approval.Approver{Workspace: "T0DEMO", User: "U0GRACE"}
-	if _, err := w.service.Edit(w.context(), editor, r.ID, 1, []byte(`{"ids": [1]}`), approval.Slack); err != nil {
-		t.Fatal(err)
-	}
+	old := w.payload("U0ADA", card, "approve")
+	w.edit(r)
 	if _, err := w.slack.Deliver(w.context(), old); err != nil {
 		t.Fatal(err)
 	}
@@ -180,10 +170,7 @@ func TestForeignDigest(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	click, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
+	click := w.payload("U0ADA", card, "approve")
 	foreign := bytes.ReplaceAll(click, []byte(r.Digest.String()), []byte(someDigest))
 	if bytes.Equal(foreign, click) {
 		t.Fatal("the click names no digest")

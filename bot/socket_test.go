@@ -1,7 +1,6 @@
 package bot_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -70,25 +69,14 @@ func TestInteractionThatTheLibraryRefuses(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	payload, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var value map[string]any
-	if err := json.Unmarshal(payload, &value); err != nil {
-		t.Fatal(err)
-	}
-	value["message"] = map[string]any{"blocks": []any{map[string]any{"type": "section", "text": 7}}}
-	data, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := w.payload("U0ADA", card, "approve")
+	data := w.altered(payload, func(value map[string]any) {
+		value["message"] = map[string]any{"blocks": []any{map[string]any{"type": "section", "text": 7}}}
+	})
 	if reply, err := w.slack.Deliver(w.context(), data); err != nil || reply.Shown != "" {
 		t.Errorf("delivering: %+v, %v", reply, err)
 	}
-	if status := w.now(r.ID).Status; status != approval.Approved {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Approved)
 }
 
 // An app of another id isn't ours, even on our connection.
@@ -98,19 +86,10 @@ func TestInteractionOfAnotherApp(t *testing.T) {
 	w.run()
 	r := w.ask()
 	card := w.card(r, "Approval needed")
-	payload, err := w.slack.ClickPayload("U0ADA", channel, card.TS, "approve")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var value map[string]any
-	if err := json.Unmarshal(payload, &value); err != nil {
-		t.Fatal(err)
-	}
-	value["api_app_id"] = "A0OTHER"
-	data, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := w.payload("U0ADA", card, "approve")
+	data := w.altered(payload, func(value map[string]any) {
+		value["api_app_id"] = "A0OTHER"
+	})
 	done := make(chan slacksim.Reply, 1)
 	go func() {
 		reply, err := w.slack.Deliver(w.context(), data)
@@ -124,9 +103,7 @@ func TestInteractionOfAnotherApp(t *testing.T) {
 	if reply := <-done; reply.Shown == "" {
 		t.Errorf("it was acknowledged: %+v", reply)
 	}
-	if status := w.now(r.ID).Status; status != approval.Pending {
-		t.Errorf("the request is %s", status)
-	}
+	w.is(r, approval.Pending)
 }
 
 // A click that is being handled when the bot is told to end is stored and
@@ -154,9 +131,7 @@ func TestStopAcknowledgesWhatIsInHand(t *testing.T) {
 		w.end()
 		close(hold)
 		w.stop()
-		if status := w.now(r.ID).Status; status != approval.Approved {
-			t.Errorf("the request is %s", status)
-		}
+		w.is(r, approval.Approved)
 		if reply := <-replied; reply.Shown != "" {
 			t.Fatalf("Slack shows %q", reply.Shown)
 		}

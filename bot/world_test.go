@@ -244,6 +244,23 @@ func (w *world) now(id approval.ID) *approval.Request {
 	return r
 }
 
+// is requires that the request has this status.
+func (w *world) is(r *approval.Request, want approval.Status) {
+	w.t.Helper()
+	if got := w.now(r.ID).Status; got != want {
+		w.t.Errorf("the request is %s, want %s", got, want)
+	}
+}
+
+// edit has Grace make version 2 of the request, on one record.
+func (w *world) edit(r *approval.Request) {
+	w.t.Helper()
+	editor := approval.Approver{Workspace: "T0DEMO", User: "U0GRACE"}
+	if _, err := w.service.Edit(w.context(), editor, r.ID, 1, []byte(`{"ids": [1]}`), approval.Slack); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // card waits until the request's one card shows what the text says, and returns
 // it.
 func (w *world) card(r *approval.Request, says string) slacksim.Message {
@@ -279,6 +296,31 @@ func (w *world) click(user string, r *approval.Request, action string) slacksim.
 		w.t.Fatal(err)
 	}
 	return reply
+}
+
+// payload is what Slack sends when somebody presses a button of the card.
+func (w *world) payload(user string, card slacksim.Message, action string) []byte {
+	w.t.Helper()
+	payload, err := w.slack.ClickPayload(user, channel, card.TS, action)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return payload
+}
+
+// altered is an interaction's payload with something else in it.
+func (w *world) altered(payload []byte, change func(map[string]any)) []byte {
+	w.t.Helper()
+	var value map[string]any
+	if err := json.Unmarshal(payload, &value); err != nil {
+		w.t.Fatal(err)
+	}
+	change(value)
+	data, err := json.Marshal(value)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return data
 }
 
 // told waits until somebody was shown a line that only they see, and returns
