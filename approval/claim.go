@@ -64,23 +64,19 @@ func (r *Request) lapsed(present []holder, ruling policy.Ruling) string {
 	if err != nil || stored != r.Digest {
 		return "The stored arguments are not those that were approved."
 	}
-	if ruling.Effect != policy.RequireApproval || ruling.Tier > r.Tier {
-		return "The policy became stricter for this action."
+	if why := ruling.StricterThan(r.Ruling); why != "" {
+		return why
 	}
-	selfCounts := r.Requirement.AllowSelf && ruling.Requirement.AllowSelf
 	var votes []policy.Vote
 	for _, d := range r.approvals() {
 		for _, h := range present {
-			if h.who == d.Approver && (selfCounts || !r.own(h.who)) {
-				votes = append(votes, vote(h.who, h.roles))
+			if h.who == d.Approver {
+				votes = append(votes, r.vote(h.who, h.roles))
 			}
 		}
 	}
-	if missing := r.Requirement.Missing(votes); len(missing) > 0 {
+	if missing := r.Ruling.Requirement.Missing(votes); len(missing) > 0 {
 		return "Somebody who approved no longer counts, so " + policy.Words(missing) + " is missing."
-	}
-	if missing := ruling.Requirement.Missing(votes); len(missing) > 0 {
-		return "The policy now asks for more: " + policy.Words(missing) + " is missing."
 	}
 	return ""
 }

@@ -35,7 +35,7 @@ func (r *Request) admits(who Approver, b Ballot) error {
 	if b.Version != r.Version || b.Digest != r.Digest {
 		return ErrStale
 	}
-	if b.Verdict == Approve && !r.Requirement.AllowSelf && r.own(who) {
+	if b.Verdict == Approve && !r.Ruling.Requirement.AllowsSelf() && r.own(who) {
 		return ErrSelf
 	}
 	return nil
@@ -55,10 +55,13 @@ func (r *Request) recorded(who Approver, b Ballot) bool {
 	return false
 }
 
-// own reports whether the request is the person's own: the agent acts for them
-// or they edited it.
+// own reports whether the request is the person's own: the agent acts for them,
+// the policy names them behind the agent, or they edited it.
 func (r *Request) own(who Approver) bool {
 	if !r.ActsFor.IsZero() && r.ActsFor == who {
+		return true
+	}
+	if owner := r.Ruling.Requirement.Owner; owner != "" && owner == who.User {
 		return true
 	}
 	for _, editor := range r.Editors {
@@ -71,7 +74,7 @@ func (r *Request) own(who Approver) bool {
 
 // decide records the ballot of a person whose standing was just looked up. A
 // reject is final; enough approvals approve.
-func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Time, applyWithin time.Duration, random io.Reader) error {
+func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Time, random io.Reader) error {
 	if err := r.admits(who, b); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Tim
 	case len(r.Missing()) == 0:
 		r.Status = Approved
 		r.DecidedAt = now
-		r.ApplyBy = now.Add(applyWithin)
+		r.ApplyBy = now.Add(r.Ruling.ApplyWithin)
 		r.record(now, "request.approved", who.String(), b.Surface, map[string]any{
 			"apply_by": timeText(r.ApplyBy),
 		})
@@ -121,7 +124,7 @@ func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Tim
 func (r *Request) required(held []Membership) []Membership {
 	var kept []Membership
 	for _, m := range held {
-		for _, want := range r.Requirement.Roles {
+		for _, want := range r.Ruling.Requirement.Roles {
 			if want.Role == m.Role {
 				kept = append(kept, m)
 				break

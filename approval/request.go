@@ -33,9 +33,17 @@ type Request struct {
 	Version int // starts at 1; an edit makes the next
 	Digest  Digest
 
-	Tier        policy.Tier
-	Requirement policy.Requirement
-	Rules       []policy.FiredRule
+	// Ruling is what policy said when it was asked, which is how it is decided.
+	Ruling policy.Ruling
+	// Explanation is how policy came to that, for the people who decide. It
+	// holds nothing that the policy redacts.
+	Explanation string
+	// Asked is the digest of what the agent asked, before anybody edited it.
+	Asked Digest
+	// Reminders counts how many times people were reminded, and Escalated says
+	// that the people whom the ruling's escalation names were called.
+	Reminders int
+	Escalated bool
 
 	Status    Status
 	Reason    string // why it is rejected, in words; empty otherwise
@@ -189,9 +197,7 @@ func propose(agent Agent, p Proposal, ruling policy.Ruling, now time.Time, rando
 		Reversible:  p.Reversible,
 		Payload:     append(Payload(nil), p.Payload...),
 		Version:     1,
-		Tier:        ruling.Tier,
-		Requirement: ruling.Requirement,
-		Rules:       ruling.Rules,
+		Ruling:      ruling,
 		Status:      Pending,
 		CreatedAt:   now,
 		ExpiresAt:   now.Add(clampTTL(p.TTL).Truncate(time.Millisecond)),
@@ -206,9 +212,10 @@ func propose(agent Agent, p Proposal, ruling policy.Ruling, now time.Time, rando
 		"environment": r.Environment,
 		"count":       r.StatedCount,
 		"reversible":  r.Reversible,
-		"tier":        int(r.Tier),
-		"requirement": r.Requirement,
-		"rules":       r.Rules,
+		"policy":      ruling.Revision,
+		"tier":        int(ruling.Tier),
+		"requirement": ruling.Requirement,
+		"rules":       ruling.Rules,
 		"expires_at":  timeText(r.ExpiresAt),
 		"acts_for":    r.ActsFor.String(),
 	})
@@ -291,13 +298,13 @@ func (r *Request) approvals() []Decision {
 func (r *Request) Votes() []policy.Vote {
 	var votes []policy.Vote
 	for _, d := range r.approvals() {
-		votes = append(votes, vote(d.Approver, d.Roles))
+		votes = append(votes, r.vote(d.Approver, d.Roles))
 	}
 	return votes
 }
 
-func vote(who Approver, held []Membership) policy.Vote {
-	v := policy.Vote{Person: who.String()}
+func (r *Request) vote(who Approver, held []Membership) policy.Vote {
+	v := policy.Vote{Person: who.String(), Own: r.own(who)}
 	for _, m := range held {
 		v.Roles = append(v.Roles, m.Role)
 	}
@@ -305,18 +312,22 @@ func vote(who Approver, held []Membership) policy.Vote {
 }
 
 // call is what policy may know of the request.
-func (r *Request) call() policy.Call {
+func (r *Request) call(at time.Time) policy.Call {
 	return policy.Call{
 		Agent:       r.Agent,
+		Owner:       r.ActsFor.User,
 		Action:      r.Action,
 		Target:      r.Target,
 		Environment: r.Environment,
+		Count:       r.StatedCount,
+		Reversible:  r.Reversible,
 		Payload:     r.Payload,
+		At:          at,
 	}
 }
 
 // Missing returns what approving still takes; empty once it is met.
-func (r *Request) Missing() []policy.RoleCount { return r.Requirement.Missing(r.Votes()) }
+func (r *Request) Missing() []policy.RoleCount { return r.Ruling.Requirement.Missing(r.Votes()) }
 
 // Events returns what happened to the request since it was loaded or made, in
 // order, for the store to append in the transaction that saves the request.

@@ -16,18 +16,14 @@ import (
 
 // Options set up a Service. Zero values are usable unless said otherwise.
 type Options struct {
-	// Policy rules each request. A document under which nobody could approve
-	// is refused.
-	Policy policy.Document
+	// Policy rules each request; it must be set.
+	Policy *policy.Policy
 	// Destinations are told of each request and of each change of it, such as
 	// "slack:C024BE91L".
 	Destinations []string
 	// PayloadLimit is the largest payload in bytes; zero means
 	// DefaultPayloadLimit.
 	PayloadLimit int
-	// ApplyWithin is how long an approval may wait to be applied; zero means
-	// DefaultApplyWithin.
-	ApplyWithin time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Rand is the source of identifiers and tokens; nil means crypto/rand.
@@ -35,10 +31,6 @@ type Options struct {
 	// Logger gets what no caller is told; nil discards it.
 	Logger *slog.Logger
 }
-
-// DefaultApplyWithin is how long an approval may wait to be applied unless
-// configured otherwise.
-const DefaultApplyWithin = 15 * time.Minute
 
 // How long a change may take once it has begun. It runs to its end even if the
 // caller goes away: a click whose connection drops must still be stored or
@@ -59,17 +51,13 @@ type Service struct {
 	draining chan struct{}
 }
 
-// New returns a Service over a store and a directory. It refuses a policy under
-// which nobody could ever approve.
+// New returns a Service over a store and a directory.
 func New(store Store, directory Directory, options Options) (*Service, error) {
-	if err := options.Policy.Validate(); err != nil {
-		return nil, fmt.Errorf("checking the policy: %w", err)
+	if options.Policy == nil {
+		return nil, errors.New("a service needs a policy")
 	}
 	if options.PayloadLimit == 0 {
 		options.PayloadLimit = DefaultPayloadLimit
-	}
-	if options.ApplyWithin == 0 {
-		options.ApplyWithin = DefaultApplyWithin
 	}
 	if options.Now == nil {
 		options.Now = time.Now
@@ -94,10 +82,14 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	}
 	ruling := s.options.Policy.Rule(policy.Call{
 		Agent:       agent.Name,
+		Owner:       agent.Owner.User,
 		Action:      p.Action,
 		Target:      p.Target,
 		Environment: p.Environment,
+		Count:       p.Count,
+		Reversible:  p.Reversible,
 		Payload:     p.Payload,
+		At:          s.options.Now(),
 	})
 	r, err := propose(agent, p, ruling, s.options.Now(), s.options.Rand)
 	if err != nil {
@@ -169,7 +161,7 @@ func (s *Service) Review(ctx context.Context, who Approver, id ID) (*Request, er
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Requirement)); err != nil {
+	if _, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Ruling.Requirement)); err != nil {
 		return nil, fmt.Errorf("checking who reads: %w", err)
 	}
 	return r, nil
@@ -195,12 +187,12 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 	if err := r.admits(who, b); err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
-	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Requirement))
+	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Ruling.Requirement))
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
 	r, err = s.change(ctx, b.Request, func(r *Request, now time.Time) error {
-		return r.decide(who, standing, b, now, s.options.ApplyWithin, s.options.Rand)
+		return r.decide(who, standing, b, now, s.options.Rand)
 	})
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
@@ -239,7 +231,7 @@ func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, pa
 	if err != nil {
 		return nil, err
 	}
-	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Requirement))
+	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Ruling.Requirement))
 	if err != nil {
 		return r, fmt.Errorf("checking who edits: %w", err)
 	}
@@ -269,7 +261,7 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 	if err := r.claimable(); err != nil {
 		return r, err
 	}
-	ruling := s.options.Policy.Rule(r.call())
+	ruling := s.options.Policy.Rule(r.call(s.options.Now()))
 	present, err := s.present(ctx, r, ruling)
 	if err != nil {
 		return r, fmt.Errorf("checking the approvers again: %w", err)
@@ -286,7 +278,7 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 // present looks up everybody whose approval counted, at the same time, and
 // returns those who may still decide, with their roles of now.
 func (s *Service) present(ctx context.Context, r *Request, ruling policy.Ruling) ([]holder, error) {
-	roles := s.options.Policy.Named(policy.Requirement{Roles: slices.Concat(r.Requirement.Roles, ruling.Requirement.Roles)})
+	roles := s.options.Policy.Named(policy.Requirement{Roles: slices.Concat(r.Ruling.Requirement.Roles, ruling.Requirement.Roles)})
 	approvals := r.approvals()
 	found := make([]holder, len(approvals))
 	problems := make([]error, len(approvals))

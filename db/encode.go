@@ -8,18 +8,13 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db/internal/sqlc"
-	"github.com/countersign/countersign/policy"
 )
 
 // insertParams is the row of a request.
 func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
-	requirement, err := json.Marshal(r.Requirement)
+	ruling, err := json.Marshal(r.Ruling)
 	if err != nil {
-		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the requirement: %w", err)
-	}
-	rules, err := json.Marshal(r.Rules)
-	if err != nil {
-		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the rules: %w", err)
+		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the ruling: %w", err)
 	}
 	editors, err := json.Marshal(r.Editors)
 	if err != nil {
@@ -39,9 +34,7 @@ func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
 		ToolPin:          r.ToolPin,
 		Version:          int64(r.Version),
 		Digest:           r.Digest[:],
-		Tier:             int64(r.Tier),
-		Requirement:      string(requirement),
-		Rules:            string(rules),
+		Ruling:           string(ruling),
 		Status:           string(r.Status),
 		Reason:           r.Reason,
 		Editors:          string(editors),
@@ -127,7 +120,6 @@ func (loaded rows) decode() (*approval.Request, error) {
 		Payload:     slices.Clone(loaded.request.Payload),
 		ToolPin:     row.ToolPin,
 		Version:     int(row.Version),
-		Tier:        policy.Tier(row.Tier),
 		Status:      approval.Status(row.Status),
 		Reason:      row.Reason,
 		CreatedAt:   moment(row.CreatedAt),
@@ -150,8 +142,7 @@ func (loaded rows) decode() (*approval.Request, error) {
 		name, text string
 		into       any
 	}{
-		{"requirement", row.Requirement, &r.Requirement},
-		{"rules", row.Rules, &r.Rules},
+		{"ruling", row.Ruling, &r.Ruling},
 		{"editors", row.Editors, &r.Editors},
 	} {
 		if err := json.Unmarshal([]byte(field.text), field.into); err != nil {

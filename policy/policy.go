@@ -1,245 +1,282 @@
 // Package policy says which calls run, which wait for whom, and which never
 // run. It is pure: it reads no clock, opens no file and calls no service, so
-// that one call under one document always gets one ruling.
+// that one call under one policy always gets one ruling.
 //
-// A document names the roles, the people and groups that hold them, and what
-// approving takes. Until a document classifies actions, every action is
-// unclassified: it waits for people, at the tier of a destructive one.
+// A policy is a YAML file that [Parse] reads and checks. It sorts actions into
+// tiers, says by mode, integration and environment what each tier does, and
+// what approving takes. [Policy.Rule] answers for one call and [Policy.Explain]
+// says how it came to the answer; both are one evaluation. What can't be worked
+// out makes the answer stricter, and what the policy doesn't classify is never
+// allowed.
 package policy
 
 import (
-	"errors"
-	"fmt"
-	"regexp"
+	"cmp"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
-// Tier is how much a mistake would cost, from 1 (read) to 5 (irreversible or
-// high value).
-type Tier int
+// Policy is a checked policy. It doesn't change, and all of its methods are
+// safe for concurrent use.
+type Policy struct {
+	revision string
+	file     *ast.File
+	source   document
 
-// The tiers, in rising order of harm.
-const (
-	TierRead          Tier = 1
-	TierInternalWrite Tier = 2
-	TierExternal      Tier = 3
-	TierDestructive   Tier = 4
-	TierIrreversible  Tier = 5
-)
-
-// String names the tier as people read it, with its number.
-func (t Tier) String() string {
-	names := map[Tier]string{
-		TierRead:          "read",
-		TierInternalWrite: "internal write",
-		TierExternal:      "external-facing",
-		TierDestructive:   "destructive",
-		TierIrreversible:  "irreversible",
-	}
-	if name, ok := names[t]; ok {
-		return fmt.Sprintf("tier %d, %s", int(t), name)
-	}
-	return fmt.Sprintf("tier %d", int(t))
-}
-
-// Effect is what a ruling does with a call.
-type Effect string
-
-// The effects. Only RequireApproval is ruled so far; an unclassified action
-// never gets another.
-const (
-	RequireApproval Effect = "require_approval"
-)
-
-// Call is what policy may know of an action. Nothing in it is authority: it
-// comes from the agent, except Agent, which was authenticated.
-type Call struct {
-	Agent       string
-	Action      string
-	Target      string
-	Environment string // empty means unknown, which is treated as production
-	Payload     []byte
-}
-
-// Ruling is policy's answer for one call.
-type Ruling struct {
-	Effect      Effect
-	Tier        Tier
-	Requirement Requirement
-	Rules       []FiredRule
-}
-
-// FiredRule is a rule that took part in a ruling, with its reason in words for
-// the approver.
-type FiredRule struct {
-	ID  string `json:"id"`
-	Why string `json:"why"`
+	mode         mode
+	environments map[string]environmentRules // by name
+	named        map[string]string           // what agents say, in lower case, to the environment's name
+	integrations map[string]*integrationRules
+	exact        map[string]*toolRules // by action
+	unclassified Effect
+	bulk         []threshold
+	firstUse     *firstUseRules
+	blocks       index
+	raises       index
+	lowers       index
+	approvals    [TierIrreversible + 1]approvalRules
+	roles        []Role            // by name
+	owners       map[string]string // by agent
+	redactions   Redactions
+	limits       Limits
+	clock        clock
 }
 
 // Role is a named set of approvers. Users are Slack user ids of the configured
 // workspace; Groups are Slack user groups whose members hold the role too.
 // Whoever may edit such a group in Slack decides who holds the role.
 type Role struct {
-	Name   string
-	Users  []string
-	Groups []string
+	Name   string   `json:"name"`
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	// SelfApproval lets the role's people fill its places for what their own
+	// agent asks.
+	SelfApproval bool `json:"self_approval,omitempty"`
 }
 
-// Document is a policy: who holds which role, and what approving takes.
-type Document struct {
-	Roles    []Role
-	Approval Requirement
+// Limits bound what one agent may ask of people.
+type Limits struct {
+	Pending   int           // requests that wait at the same time
+	PerMinute int           // requests in a minute, whatever becomes of them
+	Cooldown  time.Duration // after a rejection, before the same may be asked again
 }
 
-// Rule answers for one call. An action that nothing classifies waits for
-// people.
-func (d Document) Rule(Call) Ruling {
-	return Ruling{
-		Effect:      RequireApproval,
-		Tier:        TierDestructive,
-		Requirement: d.Approval,
-		Rules: []FiredRule{{
-			ID:  "unclassified",
-			Why: "No rule classifies this action, so a person decides.",
-		}},
+// production is the environment of calls whose environment isn't known.
+const production = "production"
+
+// mode says what each tier does.
+type mode struct {
+	name    string
+	effects [TierIrreversible + 1]Effect
+}
+
+// builtInModes are the modes that every policy has.
+var builtInModes = []mode{
+	{"open", effects(Allow, Allow, Allow, Allow, Allow)},
+	{"cautious", effects(Allow, Allow, RequireApproval, RequireApproval, RequireApproval)},
+	{"strict", effects(Allow, RequireApproval, RequireApproval, Deny, Deny)},
+	{"readonly", effects(Allow, Deny, Deny, Deny, Deny)},
+}
+
+func effects(byTier ...Effect) (all [TierIrreversible + 1]Effect) {
+	copy(all[TierRead:], byTier)
+	return all
+}
+
+type environmentRules struct{ mode *mode }
+
+type integrationRules struct {
+	mode         *mode
+	environments map[string]*mode
+	patterns     []*toolRules
+}
+
+// toolRules are one stanza of an integration's tools.
+type toolRules struct {
+	id        string // INTEGRATION.PATTERN
+	pattern   pattern
+	tier      Tier
+	count     *expression
+	bulk      []threshold
+	amount    *expression
+	highValue []threshold
+	redact    []string
+}
+
+type threshold struct {
+	over    float64
+	raiseTo Tier
+}
+
+type firstUseRules struct {
+	of           FirstUse
+	environments map[string]bool
+	raiseTo      Tier
+	within       time.Duration
+}
+
+// approvalRules are what approving takes at one tier.
+type approvalRules struct {
+	requirement  Requirement
+	decideWithin time.Duration
+	applyWithin  time.Duration
+	remindAfter  []time.Duration
+	escalation   Escalation
+	scopes       []string
+}
+
+// kind is what a rule does when it fires.
+type kind string
+
+const (
+	blocks kind = "block"
+	raises kind = "raise"
+	lowers kind = "lower"
+)
+
+// rule is one of the policy's rules or blocks.
+type rule struct {
+	kind         kind
+	id           string
+	why          string
+	patterns     []pattern       // in lower case unless the rule lowers; none means every action
+	environments map[string]bool // nil means all
+	agents       []string        // none means all
+	when         *expression     // nil means always
+	countOver    *float64
+	countAtMost  *float64
+	amountOver   *float64
+	amountAtMost *float64
+	tier         Tier
+}
+
+// name is an action as the rule's patterns are compared with it. A rule that
+// lowers takes it as written, so that no other spelling gets its ease.
+func (r *rule) name(action string) string {
+	if r.kind == lowers {
+		return action
+	}
+	return strings.ToLower(action)
+}
+
+func (r *rule) about(name string) bool {
+	return len(r.patterns) == 0 || slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.matches(name) })
+}
+
+// index finds the rules of one kind that may be about an action without
+// looking at the others.
+type index struct {
+	exact        map[string][]*rule // by action
+	integrations map[string][]*rule
+	rest         []*rule
+}
+
+func (i *index) add(r *rule) {
+	exact, within := len(r.patterns) > 0, len(r.patterns) > 0
+	for _, p := range r.patterns {
+		exact = exact && p.isExact()
+		integration, _ := integrationOf(string(p))
+		within = within && integration != "" && pattern(integration).isExact()
+	}
+	switch {
+	case exact:
+		i.exact = file(i.exact, r, func(p pattern) string { return string(p) })
+	case within:
+		i.integrations = file(i.integrations, r, func(p pattern) string {
+			integration, _ := integrationOf(string(p))
+			return integration
+		})
+	default:
+		i.rest = append(i.rest, r)
 	}
 }
 
+// file puts a rule under the key of each of its patterns, once.
+func file(under map[string][]*rule, r *rule, key func(pattern) string) map[string][]*rule {
+	if under == nil {
+		under = make(map[string][]*rule)
+	}
+	for _, p := range r.patterns {
+		if at := under[key(p)]; len(at) == 0 || at[len(at)-1] != r {
+			under[key(p)] = append(at, r)
+		}
+	}
+	return under
+}
+
+// each calls do for the rules that are about an action, given as the rules'
+// patterns are.
+func (i *index) each(name string, do func(*rule)) {
+	integration, _ := integrationOf(name)
+	for _, r := range i.exact[name] {
+		do(r)
+	}
+	for _, r := range i.integrations[integration] {
+		if r.about(name) {
+			do(r)
+		}
+	}
+	for _, r := range i.rest {
+		if r.about(name) {
+			do(r)
+		}
+	}
+}
+
+// Revision names the policy by its source, as 64 hexadecimal digits: two files
+// that differ in one byte have two revisions.
+func (p *Policy) Revision() string { return p.revision }
+
+// Limits are what one agent may ask of people.
+func (p *Policy) Limits() Limits { return p.limits }
+
+// Roles are the policy's roles, by name.
+func (p *Policy) Roles() []Role { return slices.Clone(p.roles) }
+
 // Named returns the roles that the requirement names, in its order. A name
-// that the document doesn't know is left out: nobody holds it.
-func (d Document) Named(r Requirement) []Role {
+// that the policy doesn't know is left out: nobody holds it.
+func (p *Policy) Named(r Requirement) []Role {
 	var named []Role
 	for _, want := range r.Roles {
-		for _, role := range d.Roles {
-			if role.Name == want.Role {
-				named = append(named, role)
-			}
+		if role, ok := p.role(want.Role); ok {
+			named = append(named, role)
 		}
 	}
 	return named
 }
 
-var (
-	roleName  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
-	slackUser = regexp.MustCompile(`^[UW][A-Z0-9]{2,30}$`)
-	userGroup = regexp.MustCompile(`^S[A-Z0-9]{2,30}$`)
-)
-
-// IsUserID reports whether id has the form of a Slack user id.
-func IsUserID(id string) bool { return slackUser.MatchString(id) }
-
-// Validate reports everything that is wrong with the document, joined. A
-// document under which nobody could ever approve is wrong.
-func (d Document) Validate() error {
-	var problems []error
-	problem := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf(format, args...))
+func (p *Policy) role(name string) (Role, bool) {
+	at, ok := slices.BinarySearchFunc(p.roles, name, func(role Role, name string) int { return cmp.Compare(role.Name, name) })
+	if !ok {
+		return Role{}, false
 	}
-	known := make(map[string]Role)
-	for _, role := range d.Roles {
-		switch _, twice := known[role.Name]; {
-		case !roleName.MatchString(role.Name):
-			problem("role %q: a name is 1 to 64 lower-case letters, digits, - and _, starting with a letter", role.Name)
-		case twice:
-			problem("role %q is defined twice", role.Name)
-		}
-		known[role.Name] = role
-		for _, user := range role.Users {
-			if !slackUser.MatchString(user) {
-				problem("role %q: %q is not a Slack user id (like U024BE7LH)", role.Name, user)
-			}
-		}
-		for _, group := range role.Groups {
-			if !userGroup.MatchString(group) {
-				problem("role %q: %q is not a Slack user group id (like S0614TZR7)", role.Name, group)
-			}
-		}
-		if len(role.Users) == 0 && len(role.Groups) == 0 {
-			problem("role %q has no users and no groups, so nobody can approve for it", role.Name)
-		}
-	}
-	if len(d.Approval.Roles) == 0 {
-		problem("approval names no role, so nobody could ever approve")
-	}
-	named := make(map[string]bool)
-	slots := 0
-	for _, want := range d.Approval.Roles {
-		role, ok := known[want.Role]
-		if !ok {
-			problem("approval asks for role %q, which is not defined", want.Role)
-		}
-		if named[want.Role] {
-			problem("approval asks for role %q twice; give it one count", want.Role)
-		}
-		named[want.Role] = true
-		if want.Count < 1 || want.Count > MaxPeople {
-			problem("approval asks for %d of role %q; the count is 1 to %d", want.Count, want.Role, MaxPeople)
-		}
-		slots += max(want.Count, 0)
-		if ok && len(role.Groups) == 0 && want.Count > len(distinct(role.Users)) {
-			problem("approval asks for %d of role %q, which has %d", want.Count, want.Role, len(distinct(role.Users)))
-		}
-	}
-	if slots > MaxPeople {
-		problem("approval asks for %d people; at most %d", slots, MaxPeople)
-	}
-	if len(problems) == 0 && !d.reachable() {
-		problem("approval asks for more distinct people than hold the roles: one person fills one place")
-	}
-	return errors.Join(problems...)
+	return p.roles[at], true
 }
 
-// ValidateFor is Validate for an agent that acts for a person, whose approvals of
-// its requests don't count unless the document says so. user is empty for an
-// agent that acts for nobody.
-func (d Document) ValidateFor(user string) error {
-	if err := d.Validate(); err != nil || user == "" || d.Approval.AllowSelf {
-		return err
+// FirstUseWithin is how long ago a use may be to count, so that the next isn't
+// the first; zero if the policy doesn't ask about first uses.
+func (p *Policy) FirstUseWithin() time.Duration {
+	if p.firstUse == nil {
+		return 0
 	}
-	others := Document{Approval: d.Approval}
-	for _, role := range d.Roles {
-		role.Users = slices.DeleteFunc(slices.Clone(role.Users), func(held string) bool { return held == user })
-		others.Roles = append(others.Roles, role)
-	}
-	if !others.reachable() {
-		return fmt.Errorf("without %s, for whom the agent acts, nobody could approve its requests; give the role to somebody else too, or allow self-approval", user)
-	}
-	return nil
+	return p.firstUse.within
 }
 
-// reachable reports whether the configured users could meet the requirement
-// together. A role with a group may have members that are not known here, so
-// it stands for as many people as it is asked for.
-func (d Document) reachable() bool {
-	holders := make(map[string][]string)
-	for _, want := range d.Approval.Roles {
-		for _, role := range d.Named(Requirement{Roles: []RoleCount{want}}) {
-			people := distinct(role.Users)
-			if len(role.Groups) > 0 {
-				for i := range want.Count {
-					people = append(people, fmt.Sprintf("member %d of %s", i, role.Name))
-				}
-			}
-			for _, person := range people {
-				holders[person] = append(holders[person], role.Name)
-			}
-		}
+// environmentOf is the policy's name for an environment that an agent states.
+// One that isn't known is production.
+func (p *Policy) environmentOf(stated string) string {
+	if name, ok := p.named[strings.ToLower(stated)]; ok {
+		return name
 	}
-	votes := make([]Vote, 0, len(holders))
-	for person, roles := range holders {
-		votes = append(votes, Vote{Person: person, Roles: roles})
-	}
-	return len(d.Approval.Missing(votes)) == 0
+	return production
 }
 
-func distinct(values []string) []string {
-	seen := make(map[string]bool, len(values))
-	var out []string
-	for _, value := range values {
-		if !seen[value] {
-			seen[value] = true
-			out = append(out, value)
-		}
-	}
-	return out
+// Place is what a call is about, in the policy's words: the integration and
+// the tool of its action, and its environment.
+func (p *Policy) Place(action, environment string) (integration, tool, resolved string) {
+	integration, tool = integrationOf(action)
+	return integration, tool, p.environmentOf(environment)
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,21 +13,35 @@ const MaxPeople = 20
 type RoleCount struct {
 	Role  string `json:"role"`
 	Count int    `json:"count"`
+	// AllowSelf lets people fill the role's places for what is their own: the
+	// person behind an agent for its requests, and somebody who edited a request
+	// for their own edit.
+	AllowSelf bool `json:"allow_self,omitempty"`
 }
 
 // Requirement is what approving takes: every role count met, by distinct
 // people. The zero Requirement can never be met.
 type Requirement struct {
 	Roles []RoleCount `json:"roles"`
-	// AllowSelf lets people approve what is their own: the person an agent acts
-	// for its requests, and somebody who edited a request their own edit.
-	AllowSelf bool `json:"allowSelf,omitempty"`
+	// ReasonRequired asks approvers for their reason in words.
+	ReasonRequired bool `json:"reason_required,omitempty"`
+	// Owner is the Slack user id of the person whom the policy names behind the
+	// agent, besides the one it acts for; empty if nobody.
+	Owner string `json:"owner,omitempty"`
+}
+
+// AllowsSelf reports whether anybody may approve what is their own.
+func (r Requirement) AllowsSelf() bool {
+	return slices.ContainsFunc(r.Roles, func(want RoleCount) bool { return want.AllowSelf })
 }
 
 // Vote is one person's approval with the roles they hold.
 type Vote struct {
 	Person string
 	Roles  []string
+	// Own means that the person approves what is their own, which fills only
+	// places that allow it.
+	Own bool
 }
 
 // Missing returns the places that the votes leave open, by role, in the
@@ -34,10 +49,10 @@ type Vote struct {
 // met. One person fills one place even with several roles, and votes are
 // placed so that as few places as possible stay open.
 func (r Requirement) Missing(votes []Vote) []RoleCount {
-	var places []string
+	var places []RoleCount
 	for _, want := range r.Roles {
 		for range min(want.Count, MaxPeople) {
-			places = append(places, want.Role)
+			places = append(places, want)
 		}
 	}
 	if len(places) == 0 {
@@ -52,8 +67,8 @@ func (r Requirement) Missing(votes []Vote) []RoleCount {
 	// maximum matching by augmenting paths.
 	var seat func(voter int, tried []bool) bool
 	seat = func(voter int, tried []bool) bool {
-		for place, role := range places {
-			if tried[place] || !voters[voter].holds(role) {
+		for place, want := range places {
+			if tried[place] || !voters[voter].fits(want) {
 				continue
 			}
 			tried[place] = true
@@ -70,13 +85,13 @@ func (r Requirement) Missing(votes []Vote) []RoleCount {
 	open := make(map[string]int)
 	for place, voter := range placed {
 		if voter < 0 {
-			open[places[place]]++
+			open[places[place].Role]++
 		}
 	}
 	var missing []RoleCount
 	for _, want := range r.Roles {
 		if n := open[want.Role]; n > 0 {
-			missing = append(missing, RoleCount{Role: want.Role, Count: n})
+			missing = append(missing, RoleCount{Role: want.Role, Count: n, AllowSelf: want.AllowSelf})
 			delete(open, want.Role)
 		}
 	}
@@ -95,13 +110,50 @@ func Words(counts []RoleCount) string {
 	return strings.Join(parts, " and ")
 }
 
-func (v Vote) holds(role string) bool {
-	for _, held := range v.Roles {
-		if held == role {
-			return true
+// fits reports whether the vote can fill a place.
+func (v Vote) fits(place RoleCount) bool {
+	return slices.Contains(v.Roles, place.Role) && (!v.Own || place.AllowSelf)
+}
+
+// people is how many places the requirement has.
+func (r Requirement) people() int {
+	total := 0
+	for _, want := range r.Roles {
+		total += want.Count
+	}
+	return total
+}
+
+// of returns how many people of a role the requirement asks for, and whether
+// they may approve what is their own.
+func (r Requirement) of(role string) (count int, allowSelf bool) {
+	for _, want := range r.Roles {
+		if want.Role == role {
+			return want.Count, want.AllowSelf
 		}
 	}
-	return false
+	return 0, false
+}
+
+// stricterThan says in words in what the requirement asks for more than one of
+// before; empty if in nothing.
+func (r Requirement) stricterThan(before Requirement) string {
+	for _, want := range r.Roles {
+		count, allowSelf := before.of(want.Role)
+		if want.Count > count {
+			return fmt.Sprintf("The policy now asks for %s; it was %s.", r, before)
+		}
+		if allowSelf && !want.AllowSelf {
+			return "The policy doesn't let people of " + want.Role + " approve what is their own any more."
+		}
+	}
+	if r.ReasonRequired && !before.ReasonRequired {
+		return "The policy now asks approvers for a reason."
+	}
+	if r.Owner != "" && r.Owner != before.Owner {
+		return "The policy now names another person behind the agent."
+	}
+	return ""
 }
 
 // merge joins the votes of one person: voting twice is one vote.
@@ -112,9 +164,10 @@ func merge(votes []Vote) []Vote {
 		at, known := index[vote.Person]
 		if !known {
 			index[vote.Person] = len(merged)
-			merged = append(merged, Vote{Person: vote.Person, Roles: vote.Roles})
+			merged = append(merged, vote)
 			continue
 		}
+		merged[at].Own = merged[at].Own || vote.Own
 		merged[at].Roles = append(append([]string(nil), merged[at].Roles...), vote.Roles...)
 	}
 	return merged

@@ -1,11 +1,11 @@
 -- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    tool_pin, version, digest, tier, requirement, rules, status, reason, editors, execution_id,
+    tool_pin, version, digest, ruling, status, reason, editors, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, revision
 ) VALUES (
     @id, @agent, @acts_for_workspace, @acts_for_user, @purpose, @action, @target, @environment, @stated_count, @reversible,
-    @tool_pin, @version, @digest, @tier, @requirement, @rules, @status, @reason, @editors, @execution_id,
+    @tool_pin, @version, @digest, @ruling, @status, @reason, @editors, @execution_id,
     @created_at, @expires_at, @decided_at, @apply_by, @closed_at, @updated_at, @deadline, @revision
 );
 

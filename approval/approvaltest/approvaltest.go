@@ -6,6 +6,7 @@
 package approvaltest
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func New(t testing.TB, options ...func(*approval.Options)) *Fixture {
 		Agent:  approval.Agent{Name: "deployer"},
 	}
 	f.People.Give("finance", Alice, Bob)
-	settings := approval.Options{Policy: Policy(1), Now: f.Clock.Now}
+	settings := approval.Options{Policy: Policy(t, 1), Now: f.Clock.Now}
 	for _, option := range options {
 		option(&settings)
 	}
@@ -62,11 +63,24 @@ func New(t testing.TB, options ...func(*approval.Options)) *Fixture {
 
 // Policy is a policy that asks for so many of the role "finance", which Alice
 // and Bob hold.
-func Policy(count int) policy.Document {
-	return policy.Document{
-		Roles:    []policy.Role{{Name: "finance", Users: []string{Alice.User, Bob.User}}},
-		Approval: policy.Requirement{Roles: []policy.RoleCount{{Role: "finance", Count: count}}},
+func Policy(t testing.TB, count int) *policy.Policy {
+	t.Helper()
+	return ParsePolicy(t, fmt.Sprintf(`
+version: 1
+mode: cautious
+roles: {finance: {users: [%s, %s]}}
+approval: {requires: [{role: finance, count: %d}]}
+`, Alice.User, Bob.User, count))
+}
+
+// ParsePolicy reads a policy, which must be accepted.
+func ParsePolicy(t testing.TB, source string) *policy.Policy {
+	t.Helper()
+	p, err := policy.Parse([]byte(source))
+	if err != nil {
+		t.Fatalf("reading a test's policy:\n%v", err)
 	}
+	return p
 }
 
 // Propose has the fixture's agent ask for approval of a small payout, which

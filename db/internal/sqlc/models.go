@@ -80,9 +80,7 @@ type Request struct {
 	ToolPin          string
 	Version          int64
 	Digest           []byte
-	Tier             int64
-	Requirement      string
-	Rules            string
+	Ruling           string
 	Status           string
 	Reason           string
 	Editors          string

@@ -123,12 +123,12 @@ func (q *Queries) InsertPayload(ctx context.Context, arg InsertPayloadParams) er
 const insertRequest = `-- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    tool_pin, version, digest, tier, requirement, rules, status, reason, editors, execution_id,
+    tool_pin, version, digest, ruling, status, reason, editors, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, revision
 ) VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-    $21, $22, $23, $24, $25, $26, $27, $28
+    $11, $12, $13, $14, $15, $16, $17, $18,
+    $19, $20, $21, $22, $23, $24, $25, $26
 )
 `
 
@@ -146,9 +146,7 @@ type InsertRequestParams struct {
 	ToolPin          string
 	Version          int64
 	Digest           []byte
-	Tier             int64
-	Requirement      string
-	Rules            string
+	Ruling           string
 	Status           string
 	Reason           string
 	Editors          string
@@ -178,9 +176,7 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.ToolPin,
 		arg.Version,
 		arg.Digest,
-		arg.Tier,
-		arg.Requirement,
-		arg.Rules,
+		arg.Ruling,
 		arg.Status,
 		arg.Reason,
 		arg.Editors,
@@ -249,7 +245,7 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 
 const loadRequest = `-- name: LoadRequest :one
 SELECT
-    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.tool_pin, requests.version, requests.digest, requests.tier, requests.requirement, requests.rules, requests.status, requests.reason, requests.editors, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.revision,
+    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.tool_pin, requests.version, requests.digest, requests.ruling, requests.status, requests.reason, requests.editors, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.revision,
     payloads.payload,
     executions.version AS execution_version,
     executions.started_at,
@@ -291,9 +287,7 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.ToolPin,
 		&i.Request.Version,
 		&i.Request.Digest,
-		&i.Request.Tier,
-		&i.Request.Requirement,
-		&i.Request.Rules,
+		&i.Request.Ruling,
 		&i.Request.Status,
 		&i.Request.Reason,
 		&i.Request.Editors,

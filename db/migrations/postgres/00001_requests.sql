@@ -16,9 +16,7 @@ CREATE TABLE requests (
     tool_pin           TEXT    NOT NULL,
     version            BIGINT  NOT NULL CHECK (version >= 1),
     digest             BYTEA   NOT NULL,
-    tier               BIGINT  NOT NULL,
-    requirement        TEXT    NOT NULL, -- JSON of policy.Requirement
-    rules              TEXT    NOT NULL, -- JSON of []policy.FiredRule
+    ruling             TEXT    NOT NULL, -- JSON of policy.Ruling
     status             TEXT    NOT NULL CHECK (status IN ('pending', 'approved', 'rejected', 'expired', 'applied')),
     reason             TEXT    NOT NULL,
     editors            TEXT    NOT NULL, -- JSON of []approval.Approver

@@ -1,0 +1,403 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// Rule answers for one call.
+func (p *Policy) Rule(c Call) Ruling { return p.evaluate(c, nil) }
+
+// class is how the policy classifies an action.
+type class struct {
+	id    string
+	tier  Tier
+	tools []*toolRules // those that match; none if the action is unclassified
+}
+
+const unclassified = "unclassified"
+
+// The ids of what the policy does by itself, beside its rules.
+const (
+	bulkID        = "bulk"
+	highValueID   = "high-value"
+	firstUseID    = "first-use"
+	destructiveID = "hint-destructive"
+	notReadOnlyID = "hint-not-read-only"
+	modePrefix    = "mode-"
+)
+
+// classify finds the stanza that names the action, or else all whose pattern
+// matches it; the highest tier of them counts.
+func (p *Policy) classify(action string) class {
+	if !actionName.MatchString(action) {
+		return class{id: unclassified, tier: TierDestructive}
+	}
+	if tool, ok := p.exact[action]; ok {
+		return class{id: tool.id, tier: tool.tier, tools: []*toolRules{tool}}
+	}
+	name, tool := integrationOf(action)
+	integration, ok := p.integrations[name]
+	if !ok || name == "" {
+		return class{id: unclassified, tier: TierDestructive}
+	}
+	var found class
+	for _, candidate := range integration.patterns {
+		if !candidate.pattern.matches(tool) {
+			continue
+		}
+		if found.id != "" {
+			found.id += " + "
+		}
+		found.id += candidate.id
+		found.tier = max(found.tier, candidate.tier)
+		found.tools = append(found.tools, candidate)
+	}
+	if len(found.tools) == 0 {
+		return class{id: unclassified, tier: TierDestructive}
+	}
+	return found
+}
+
+// evaluation is one call on its way to its ruling.
+type evaluation struct {
+	policy *Policy
+	call   Call
+	class  class
+	facts  facts
+	trace  *Explanation // nil unless somebody wants to know
+
+	count       Quantity
+	countProven bool // an expression of the policy says the count, not only the agent
+	amount      Quantity
+	fired       []FiredRule
+	raised      Tier // the highest tier that something raised to
+	lowered     Tier // the lowest tier that something lowered to
+}
+
+func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
+	e := evaluation{policy: p, call: c, class: p.classify(c.Action), trace: trace}
+	integration, tool := integrationOf(c.Action)
+	e.facts = facts{
+		call:        c,
+		integration: integration,
+		tool:        tool,
+		environment: p.environmentOf(c.Environment),
+		owner:       c.Owner,
+		tier:        e.class.tier,
+		clock:       p.clock,
+		payload:     once(func() ref.Val { return args(c.Payload) }),
+	}
+	if e.facts.owner == "" {
+		e.facts.owner = p.owners[c.Agent]
+	}
+	e.trace.classified(e.class)
+
+	e.measure()
+	e.lowered = e.class.tier
+	e.thresholds()
+	e.hints()
+	p.lowers.each(c.Action, e.apply)
+	folded := strings.ToLower(c.Action)
+	p.raises.each(folded, e.apply)
+	tier := max(e.lowered, e.raised)
+
+	m := p.modeOf(integration, e.facts.environment, tier)
+	effect := m.effects[tier]
+	e.trace.sorted(tier, m, effect)
+	if effect == Deny {
+		e.fire(FiredRule{ID: modePrefix + m.name, Effect: Deny, Why: fmt.Sprintf("Mode %s denies %s.", m.name, tier)})
+	}
+	if first := e.firstUse(); first != "" {
+		// It asks for a person and never denies: what may not run before it
+		// has run could never run.
+		effect = stricter(effect, RequireApproval)
+		tier = max(tier, p.firstUse.raiseTo)
+		e.fire(FiredRule{ID: firstUseID, RaiseTo: p.firstUse.raiseTo, Why: first})
+	}
+	if len(e.class.tools) == 0 {
+		effect = stricter(effect, p.unclassified)
+	}
+	p.blocks.each(folded, e.apply)
+	if slices.ContainsFunc(e.fired, func(rule FiredRule) bool { return rule.Effect == Deny }) {
+		effect = Deny
+	}
+	return e.ruling(effect, tier, m)
+}
+
+// ruling puts the answer together.
+func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
+	p := e.policy
+	sortFired(e.fired)
+	terms := p.approvals[tier]
+	r := Ruling{
+		Revision:     p.revision,
+		Effect:       effect,
+		Tier:         tier,
+		Rules:        slices.Concat([]FiredRule{e.reason(effect, tier, m)}, e.fired),
+		Integration:  e.facts.integration,
+		Tool:         e.facts.tool,
+		Environment:  e.facts.environment,
+		Mode:         m.name,
+		Classified:   len(e.class.tools) > 0,
+		Count:        e.count,
+		Amount:       e.amount,
+		FirstUse:     e.call.FirstUse,
+		Redactions:   e.redactions(),
+		DecideWithin: terms.decideWithin,
+		ApplyWithin:  terms.applyWithin,
+	}
+	if effect == RequireApproval {
+		r.Requirement = terms.requirement
+		r.Requirement.Owner = p.owners[e.call.Agent]
+		r.Scopes = terms.scopes
+		r.RemindAfter = terms.remindAfter
+		r.Escalation = terms.escalation
+	}
+	return r
+}
+
+// reason is the action's class with what it leads to, in words.
+func (e *evaluation) reason(effect Effect, tier Tier, m mode) FiredRule {
+	first := FiredRule{ID: e.class.id}
+	switch {
+	case len(e.class.tools) == 0 && e.policy.unclassified == Deny:
+		first.Effect = Deny
+		first.Why = "No rule classifies this action, and the policy denies what isn't classified."
+	case len(e.class.tools) == 0:
+		first.Why = "No rule classifies this action, so a person decides."
+	case effect == Allow:
+		first.Why = fmt.Sprintf("%s is %s, which mode %s allows.", e.class.id, tier, m.name)
+	case effect == RequireApproval && tier == e.class.tier:
+		first.Why = fmt.Sprintf("%s is %s, which mode %s leaves to a person.", e.class.id, tier, m.name)
+	default:
+		first.Why = fmt.Sprintf("%s is %s.", e.class.id, e.class.tier)
+	}
+	return first
+}
+
+func (e *evaluation) redactions() Redactions {
+	hidden := e.policy.redactions
+	for _, tool := range e.class.tools {
+		hidden = hidden.with(Redactions{Paths: tool.redact})
+	}
+	return hidden
+}
+
+// modeOf is the mode that counts for a tier: the integration's for the
+// environment, or else the stricter of the integration's and the environment's,
+// or else the policy's.
+func (p *Policy) modeOf(integration, environment string, tier Tier) mode {
+	within := p.integrations[integration]
+	if within != nil && within.environments[environment] != nil {
+		return *within.environments[environment]
+	}
+	var found *mode
+	if within != nil {
+		found = within.mode
+	}
+	if own := p.environments[environment].mode; own != nil {
+		if found == nil || own.effects[tier].strictness() > found.effects[tier].strictness() {
+			found = own
+		}
+	}
+	if found == nil {
+		return p.mode
+	}
+	return *found
+}
+
+// measure works out on how many things the call acts and what it is worth.
+func (e *evaluation) measure() {
+	var counted []Quantity
+	for _, tool := range e.class.tools {
+		if tool.count != nil {
+			counted = append(counted, e.quantity("count", tool.count))
+		}
+		if tool.amount != nil {
+			e.amount = larger(e.amount, e.quantity("amount", tool.amount))
+		}
+	}
+	e.countProven = len(counted) > 0
+	if len(counted) == 0 {
+		length, ok, err := longestList(e.call.Payload)
+		switch {
+		case err != nil:
+			counted = []Quantity{{Unbounded: true}}
+		case ok:
+			counted = []Quantity{{Value: float64(length), Known: true}}
+		}
+		e.trace.listed(length, ok, err)
+	}
+	for _, one := range counted {
+		e.count = larger(e.count, one)
+	}
+	e.trace.stated(e.call.Count)
+	if e.call.Count != nil {
+		e.count = larger(e.count, Quantity{Value: float64(*e.call.Count), Known: true})
+	}
+}
+
+func (e *evaluation) quantity(what string, expression *expression) Quantity {
+	value := expression.quantity(&e.facts)
+	e.trace.quantity(what, expression, value)
+	return value
+}
+
+// larger is the larger of two quantities; an unbounded one is the largest.
+func larger(a, b Quantity) Quantity {
+	switch {
+	case a.Unbounded || b.Unbounded:
+		return Quantity{Unbounded: true}
+	case !a.Known || b.Known && b.Value > a.Value:
+		return b
+	default:
+		return a
+	}
+}
+
+// thresholds raises the tier of what touches many things or is worth much.
+func (e *evaluation) thresholds() {
+	var bulk, highValue []threshold
+	if len(e.class.tools) > 0 && e.class.tier >= TierInternalWrite {
+		bulk = append(bulk, e.policy.bulk...)
+	}
+	for _, tool := range e.class.tools {
+		bulk = append(bulk, tool.bulk...)
+		highValue = append(highValue, tool.highValue...)
+	}
+	e.pass(bulkID, "The count", e.count, bulk)
+	e.pass(highValueID, "The amount", e.amount, highValue)
+}
+
+// pass fires the highest threshold that the quantity passes.
+func (e *evaluation) pass(id, what string, q Quantity, thresholds []threshold) {
+	var highest threshold
+	for _, t := range thresholds {
+		if q.over(t.over) && (t.raiseTo > highest.raiseTo || t.raiseTo == highest.raiseTo && t.over > highest.over) {
+			highest = t
+		}
+	}
+	if highest.raiseTo == 0 {
+		return
+	}
+	why := fmt.Sprintf("%s, %s, is more than %s.", what, q, grouped(highest.over))
+	if q.Unbounded {
+		why = fmt.Sprintf("%s couldn't be worked out, so it counts as more than %s.", what, grouped(highest.over))
+	}
+	e.fire(FiredRule{ID: id, RaiseTo: highest.raiseTo, Why: why, Failed: q.Unbounded})
+}
+
+// hints raises the tier of a tool whose server says that it is dangerous. That
+// it says a tool is harmless changes nothing.
+func (e *evaluation) hints() {
+	hints := e.call.Hints
+	if isTrue(hints.Destructive) {
+		e.fire(FiredRule{ID: destructiveID, RaiseTo: TierDestructive, Why: "The tool's server says that it is destructive."})
+	}
+	if isFalse(hints.ReadOnly) {
+		e.fire(FiredRule{ID: notReadOnlyID, RaiseTo: TierInternalWrite, Why: "The tool's server says that it changes something."})
+	}
+}
+
+// firstUse says in words what is used for the first time, if the policy asks
+// people about that.
+func (e *evaluation) firstUse() string {
+	asked := e.policy.firstUse
+	if asked == nil || !asked.environments[e.facts.environment] {
+		return ""
+	}
+	in := " in " + e.facts.environment + "."
+	switch first := e.call.FirstUse; {
+	case asked.of.Agent && first.Agent:
+		return "The agent " + e.call.Agent + " is used for the first time" + in
+	case asked.of.Integration && first.Integration:
+		return "The agent uses " + e.facts.integration + " for the first time" + in
+	case asked.of.Tool && first.Tool:
+		return "The agent uses " + e.call.Action + " for the first time" + in
+	default:
+		return ""
+	}
+}
+
+// apply fires a rule that is about the action if the rest of it holds too.
+func (e *evaluation) apply(r *rule) {
+	holds, why, err := e.holds(r)
+	e.trace.considered(r, holds, why, err, e)
+	if !holds {
+		return
+	}
+	fired := FiredRule{ID: r.id, Why: r.why, Failed: err != nil}
+	switch r.kind {
+	case blocks:
+		fired.Effect = Deny
+	case raises:
+		fired.RaiseTo = r.tier
+	case lowers:
+		fired.LowerTo = r.tier
+	}
+	e.fire(fired)
+}
+
+// conditionNotMet is why a rule doesn't hold whose condition says so.
+const conditionNotMet = "its condition isn't met"
+
+// holds reports whether everything that the rule asks for is so, and if not,
+// what isn't. A condition that fails holds, unless the rule lowers.
+func (e *evaluation) holds(r *rule) (holds bool, why string, err error) {
+	switch {
+	case r.environments != nil && !r.environments[e.facts.environment]:
+		return false, "another environment", nil
+	case len(r.agents) > 0 && !slices.Contains(r.agents, e.call.Agent):
+		return false, "another agent", nil
+	case r.countOver != nil && !e.count.over(*r.countOver):
+		return false, "the count, " + e.count.String() + ", isn't more than " + grouped(*r.countOver), nil
+	case r.amountOver != nil && !e.amount.over(*r.amountOver):
+		return false, "the amount, " + e.amount.String() + ", isn't more than " + grouped(*r.amountOver), nil
+	case r.countAtMost != nil && !e.countProven:
+		return false, "no count expression says how many", nil
+	case r.countAtMost != nil && !e.count.atMost(*r.countAtMost):
+		return false, "the count, " + e.count.String() + ", is more than " + grouped(*r.countAtMost), nil
+	case r.amountAtMost != nil && !e.amount.atMost(*r.amountAtMost):
+		return false, "the amount, " + e.amount.String() + ", isn't at most " + grouped(*r.amountAtMost), nil
+	case r.kind == lowers && len(e.class.tools) == 0:
+		return false, "what isn't classified is never lowered", nil
+	case r.kind == lowers && r.tier >= e.class.tier:
+		return false, "the tier isn't higher", nil
+	case r.when == nil:
+		return true, "", nil
+	}
+	met, err := r.when.condition(&e.facts)
+	switch {
+	case err != nil && r.kind == lowers:
+		return false, "its condition can't be worked out", err
+	case err != nil:
+		return true, "", err
+	case !met:
+		return false, conditionNotMet, nil
+	default:
+		return true, "", nil
+	}
+}
+
+func (e *evaluation) fire(fired FiredRule) {
+	e.fired = append(e.fired, fired)
+	e.raised = max(e.raised, fired.RaiseTo)
+	if fired.LowerTo != 0 {
+		e.lowered = min(e.lowered, fired.LowerTo)
+	}
+}
+
+// once keeps the result of a function for one goroutine.
+func once(work func() ref.Val) func() ref.Val {
+	var result ref.Val
+	return func() ref.Val {
+		if result == nil {
+			result = work()
+		}
+		return result
+	}
+}
