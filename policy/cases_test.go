@@ -1,12 +1,15 @@
 package policy_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
+	"github.com/countersign/countersign/internal/strictjson"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -222,4 +225,70 @@ func TestRefusedCasesAreListed(t *testing.T) {
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// Arguments that are written as JSON, which is YAML too, are that JSON.
+func TestArgumentsWrittenAsJSON(t *testing.T) {
+	t.Parallel()
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		kinds := []*rapid.Generator[any]{
+			rapid.Just[any](nil),
+			rapid.Bool().AsAny(),
+			rapid.StringMatching(`[ -~é漢\n\t]{0,20}`).AsAny(),
+			rapid.SampledFrom([]any{"", "~", "1", "0.10", "true", "no", "<<", "*a", "&a", "!t", "- a", "a: b", "# c", "'", "\"", "\\", "---", "\u2028", "😀", "%x", "@", "`", " a ", "a\nb"}),
+			rapid.Map(rapid.StringMatching(`-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,5})?([eE][+-]?[0-9]{1,3})?`), func(digits string) any { return json.Number(digits) }),
+		}
+		if depth > 0 {
+			kinds = append(kinds,
+				rapid.SliceOfN(value(depth-1), 0, 4).AsAny(),
+				rapid.MapOfN(rapid.StringMatching(`[ -~]{1,6}`), value(depth-1), 0, 4).AsAny())
+		}
+		return rapid.OneOf(kinds...)
+	}
+	object := rapid.MapOfN(rapid.StringMatching(`[ -~]{1,6}`), value(3), 0, 4)
+	rapid.Check(t, func(t *rapid.T) {
+		args, err := json.Marshal(object.Draw(t, "args"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases, err := policy.ParseCases([]byte("cases:\n  - name: n\n    action: a.b\n    expect: {effect: deny}\n    args: " + string(args) + "\n"))
+		if err != nil {
+			t.Fatalf("%s\n%v", args, err)
+		}
+		want, err := strictjson.Canonical(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := strictjson.Canonical(cases[0].Call.Payload)
+		if err != nil || string(got) != string(want) {
+			t.Fatalf("payload\n%s (%v)\nwant\n%s", got, err, want)
+		}
+	})
+}
+
+func FuzzParseCases(f *testing.F) {
+	f.Add([]byte("cases:\n  - name: n\n    action: crm.delete_x\n    args: {ids: [1, 0.10, 1e400, \"a\"], b: {c: ~}}\n    expect: {effect: deny, count: unbounded}\n"))
+	f.Add([]byte("cases:\n- {name: n, action: a.b, payload: '[1]', at: 2026-03-02T22:15:00+01:00, expect: {effect: allow, requires: [{role: r}], redacted: [/a]}}\n"))
+	f.Add([]byte("cases: [{name: n, action: a.b, args: {? a : b}, expect: {effect: deny}}]"))
+	p, err := policy.Parse([]byte(example))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, source []byte) {
+		cases, err := policy.ParseCases(source)
+		if err != nil {
+			return
+		}
+		for _, one := range cases {
+			if err := strictjson.Check(one.Call.Payload); err != nil {
+				t.Errorf("%q: %v", one.Call.Payload, err)
+			}
+		}
+		report := p.Test(cases)
+		if _, err := report.JUnit(); err != nil {
+			t.Error(err)
+		}
+		_ = report.String()
+	})
 }

@@ -109,3 +109,35 @@ func TestPlacesOfCoverage(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// A rule that asks for something beside its action has to be shown not firing.
+func TestWhatIsShownNotFiring(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		asks string
+		want string
+	}{
+		{"", ""},
+		{"environments: [production, staging]", ""},
+		{"agents: [agent]", "no case shows it not firing"},
+		{"environments: [production]", "no case shows it not firing"},
+		{"environments: [production, production]", "no case shows it not firing"},
+		{"when: 'true'", "no case shows it not firing"},
+		{"count_over: 1", "no case shows it not firing"},
+		{"amount_over: 1", "no case shows it not firing"},
+	} {
+		t.Run(test.asks, func(t *testing.T) {
+			t.Parallel()
+			rule := "rules:\n  - {id: new, actions: [crm.refund], raise_to: 5, why: w"
+			if test.asks != "" {
+				rule += ", " + test.asks
+			}
+			cases := mustParseCases(t, "cases:\n  - {name: a, action: crm.refund, count: 2, args: {amount: 2}, expect: {effect: allow}}\n")
+			for _, item := range edited(t, "rules:", rule+"}").Test(cases).Coverage.Items {
+				if item.ID == "new" && item.Missing() != test.want {
+					t.Errorf("missing is %q, want %q", item.Missing(), test.want)
+				}
+			}
+		})
+	}
+}

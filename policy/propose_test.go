@@ -189,3 +189,54 @@ func TestHintsOfToolLists(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// Of a tool that is known from two places, what is more careful counts, in
+// either order.
+func TestToolsFromTwoPlaces(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	p := mustParse(t, example)
+	schema := []byte(`{"properties": {"ids": {"type": "array"}}}`)
+	for _, test := range []struct {
+		name     string
+		one, two policy.Tool
+		want     policy.Tier
+	}{
+		{"destructive", policy.Tool{Hints: policy.Hints{Destructive: &yes}, InputSchema: schema}, policy.Tool{Hints: policy.Hints{Destructive: &no}}, policy.TierDestructive},
+		{"not only reading", policy.Tool{Hints: policy.Hints{ReadOnly: &no}}, policy.Tool{Hints: policy.Hints{ReadOnly: &yes}, InputSchema: schema}, policy.TierInternalWrite},
+		{"only described once", policy.Tool{Description: "There is no way back: permanently.", InputSchema: schema}, policy.Tool{}, policy.TierIrreversible},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, tools := range [][]policy.Tool{{test.one, test.two}, {test.two, test.one}} {
+				for i := range tools {
+					tools[i].Integration, tools[i].Name = "x", "get_things"
+				}
+				got := p.Propose(tools)
+				if len(got) != 1 || got[0].Tier != test.want || got[0].Count != "size(args.ids)" {
+					t.Errorf("got %+v, want one of tier %d with a count", got, test.want)
+				}
+			}
+		})
+	}
+}
+
+func FuzzParseTools(f *testing.F) {
+	f.Add([]byte(`{"tools": [{"name": "a", "annotations": {"readOnlyHint": true}, "inputSchema": {"properties": {"ids": {"type": ["array"]}}}}]}`))
+	f.Add([]byte(`{"tools": [{"name": "a.b", "inputSchema": {"properties": {"ids": {"type": {}}, "x": 1}}}]}`))
+	p, err := policy.Parse([]byte(example))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, source []byte) {
+		tools, err := policy.ParseTools("crm", source)
+		if err != nil {
+			return
+		}
+		for _, one := range p.Propose(tools) {
+			if one.Stanza != "" && one.Tier < policy.TierRead {
+				t.Errorf("%+v has no tier", one)
+			}
+		}
+	})
+}
