@@ -104,6 +104,8 @@ type Surface string
 // The surfaces.
 const (
 	Slack Surface = "slack"
+	// Policy is where a decision came from that no person made.
+	Policy Surface = "policy"
 )
 
 // Verdict is what one approver decided.

@@ -32,10 +32,7 @@ func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now
 		return err
 	}
 	if why := r.lapsed(present, ruling); why != "" {
-		r.Status = Rejected
-		r.Reason = why
-		r.ClosedAt = now
-		r.changed(now, "request.superseded", "countersign", "", map[string]any{"why": why})
+		r.supersede(why, now)
 		return nil
 	}
 	id, err := newID("exec_", now, random)
@@ -66,6 +63,9 @@ func (r *Request) lapsed(present []holder, ruling policy.Ruling) string {
 	}
 	if why := ruling.StricterThan(r.Ruling); why != "" {
 		return why
+	}
+	if r.Ruling.Effect == policy.Allow {
+		return "" // nobody was asked, and policy still asks nobody
 	}
 	var votes []policy.Vote
 	for _, d := range r.approvals() {

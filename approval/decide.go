@@ -1,8 +1,12 @@
 package approval
 
 import (
+	"fmt"
 	"io"
+	"strings"
 	"time"
+
+	"github.com/countersign/countersign/policy"
 )
 
 // Ballot is a decision that an approver asks to have recorded: what they
@@ -35,8 +39,14 @@ func (r *Request) admits(who Approver, b Ballot) error {
 	if b.Version != r.Version || b.Digest != r.Digest {
 		return ErrStale
 	}
-	if b.Verdict == Approve && !r.Ruling.Requirement.AllowsSelf() && r.own(who) {
+	if b.Verdict != Approve {
+		return nil
+	}
+	if !r.Ruling.Requirement.AllowsSelf() && r.own(who) {
 		return ErrSelf
+	}
+	if r.Ruling.Requirement.ReasonRequired && strings.TrimSpace(b.Reason) == "" {
+		return ErrReasonRequired
 	}
 	return nil
 }
@@ -72,15 +82,26 @@ func (r *Request) own(who Approver) bool {
 	return false
 }
 
-// decide records the ballot of a person whose standing was just looked up. A
-// reject is final; enough approvals approve.
-func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Time, random io.Reader) error {
+// decide records the ballot of a person whose standing was just looked up, under
+// what policy says now. A reject is final; enough approvals approve. If policy
+// asks for more than it did, nobody can approve: the request is superseded.
+func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, b Ballot, now time.Time, random io.Reader) error {
 	if err := r.admits(who, b); err != nil {
 		return err
 	}
 	held := r.required(standing.Roles)
 	if len(held) == 0 {
 		return ErrNotApprover
+	}
+	own := r.own(who)
+	if own && b.Verdict == Approve {
+		if held = r.selfApproving(held); len(held) == 0 {
+			return ErrSelf
+		}
+	}
+	if why := ruling.StricterThan(r.Ruling); why != "" && b.Verdict == Approve {
+		r.supersede(why, now)
+		return nil
 	}
 	receipt, err := newID("rcpt_", now, random)
 	if err != nil {
@@ -95,6 +116,7 @@ func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Tim
 		Version:  r.Version,
 		Digest:   r.Digest,
 		Roles:    held,
+		Own:      own,
 		At:       now,
 	})
 	r.changed(now, "decision.recorded", who.String(), b.Surface, map[string]any{
@@ -102,6 +124,7 @@ func (r *Request) decide(who Approver, standing Standing, b Ballot, now time.Tim
 		"verdict": b.Verdict,
 		"reason":  b.Reason,
 		"roles":   held,
+		"own":     own,
 	})
 	switch {
 	case b.Verdict == Reject:
@@ -134,6 +157,28 @@ func (r *Request) required(held []Membership) []Membership {
 	return kept
 }
 
+// selfApproving keeps the memberships in roles whose people may approve what is
+// their own.
+func (r *Request) selfApproving(held []Membership) []Membership {
+	var kept []Membership
+	for _, m := range held {
+		for _, want := range r.Ruling.Requirement.Roles {
+			if want.Role == m.Role && want.AllowSelf {
+				kept = append(kept, m)
+			}
+		}
+	}
+	return kept
+}
+
+// supersede ends a request that policy asks more for than it did.
+func (r *Request) supersede(why string, now time.Time) {
+	r.Status = Rejected
+	r.Reason = why
+	r.ClosedAt = now
+	r.changed(now, "request.superseded", "countersign", "", map[string]any{"why": why})
+}
+
 // refuse records that a person tried to decide, on what, and why it didn't
 // count.
 func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
@@ -146,13 +191,18 @@ func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
 }
 
 // edit replaces the payload of the given version by a person's, which makes the
-// next version: what was approved before doesn't count for it.
-func (r *Request) edit(who Approver, version int, payload Payload, surface Surface, now time.Time) error {
+// next version: what was approved before doesn't count for it. explained is what
+// policy says of the new payload. An edit never makes approving easier.
+func (r *Request) edit(who Approver, version int, payload Payload, explained policy.Explanation, surface Surface, now time.Time) error {
 	if err := r.Settled(); err != nil {
 		return err
 	}
 	if version != r.Version {
 		return ErrStale
+	}
+	ruling := explained.Ruling
+	if ruling.Effect == policy.Deny {
+		return fmt.Errorf("%w: %s", ErrDenied, ruling.Reason())
 	}
 	next, err := digest(r.Action, r.Environment, r.ToolPin, r.Version+1, payload)
 	if err != nil {
@@ -163,6 +213,11 @@ func (r *Request) edit(who Approver, version int, payload Payload, surface Surfa
 	r.Digest = next
 	r.Payload = append(Payload(nil), payload...)
 	r.Editors = append(r.Editors, who)
+	if ruling.StricterThan(r.Ruling) != "" {
+		r.Ruling, r.Explanation = ruling, explained.String()
+	} else {
+		r.Ruling.Count, r.Ruling.Amount, r.Ruling.Redactions = ruling.Count, ruling.Amount, ruling.Redactions
+	}
 	r.changed(now, "request.edited", who.String(), surface, map[string]any{"previous_digest": previous.String()})
 	return nil
 }

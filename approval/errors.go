@@ -3,6 +3,7 @@ package approval
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // What a caller can test for with errors.Is. Decide, Edit and Claim, when they
@@ -27,6 +28,14 @@ var (
 	// ErrRejected means that a person rejected the request, or that what was
 	// approved no longer counts.
 	ErrRejected = errors.New("the request was rejected")
+	// ErrDenied means that the policy denies the action to agents. Nobody is
+	// asked about it.
+	ErrDenied = errors.New("the policy denies this action")
+	// ErrSuperseded means that the policy became stricter since the agent asked,
+	// so that the request was rejected and must be asked again.
+	ErrSuperseded = errors.New("the policy became stricter, so the agent must ask again")
+	// ErrReasonRequired means that the policy asks approvers for a reason.
+	ErrReasonRequired = errors.New("approving this takes a reason")
 	// ErrStale means that the decision was made on another version or digest
 	// than the request has now.
 	ErrStale = errors.New("the request has changed since it was shown")
@@ -59,6 +68,17 @@ type InputError struct {
 
 // Error is "FIELD: PROBLEM".
 func (e *InputError) Error() string { return e.Field + ": " + e.Problem }
+
+// LimitError says that an agent asks too much of people. Nothing was stored.
+type LimitError struct {
+	// Problem is which limit was reached and what to do, for the agent.
+	Problem string
+	// RetryAt is when asking again may work; zero if that depends on others.
+	RetryAt time.Time
+}
+
+// Error is the problem.
+func (e *LimitError) Error() string { return e.Problem }
 
 func invalid(field, format string, args ...any) *InputError {
 	return &InputError{Field: field, Problem: fmt.Sprintf(format, args...)}

@@ -15,8 +15,9 @@ const (
 	sweepBatch   = 100
 )
 
-// Sweep records expiry as deadlines pass, until ctx ends. A deadline counts
-// without it; it is what makes an expired card say so and waiters wake.
+// Sweep records expiry as deadlines pass, and that it is time to remind people
+// or to call others, until ctx ends. A deadline counts without it; it is what
+// makes an expired card say so and waiters wake.
 func (s *Service) Sweep(ctx context.Context) {
 	changed, stop := s.bell.ListenAll()
 	defer stop()
@@ -24,7 +25,7 @@ func (s *Service) Sweep(ctx context.Context) {
 		wake := changed
 		wait, err := s.sweep(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.options.Logger.Error("recording expired requests", "err", err)
+			s.options.Logger.Error("looking after requests that are due", "err", err)
 			// What fails now fails at the next bell too.
 			wait, wake = sweepRetry, nil
 		}
@@ -38,27 +39,27 @@ func (s *Service) Sweep(ctx context.Context) {
 	}
 }
 
-// sweep expires what is overdue and returns how long until the next deadline.
-// One request that can't be expired doesn't keep the others from it.
+// sweep does what is due and returns how long until the next time. One request
+// that can't be saved doesn't keep the others from it.
 func (s *Service) sweep(ctx context.Context) (time.Duration, error) {
-	overdue, err := s.store.Overdue(ctx, milliseconds(s.options.Now()), sweepBatch)
+	due, err := s.store.Due(ctx, milliseconds(s.options.Now()), sweepBatch)
 	if err != nil {
 		return 0, err
 	}
 	var problems []error
-	for _, id := range overdue {
-		if _, err := s.change(ctx, id, nothing); err != nil {
-			problems = append(problems, fmt.Errorf("expiring %s: %w", id, err))
+	for _, id := range due {
+		if _, err := s.change(ctx, id, remind); err != nil {
+			problems = append(problems, fmt.Errorf("looking after %s: %w", id, err))
 		}
 	}
 	if len(problems) > 0 {
 		return 0, errors.Join(problems...)
 	}
-	next, err := s.store.NextDeadline(ctx)
+	next, err := s.store.NextDue(ctx)
 	if err != nil || next.IsZero() {
 		return sweepAtLeast, err
 	}
-	// Deadlines are whole milliseconds: a timer that ends a moment early would
+	// Times are whole milliseconds: a timer that ends a moment early would
 	// find nothing and spin.
 	return min(max(next.Sub(s.options.Now()), time.Millisecond), sweepAtLeast), nil
 }

@@ -63,7 +63,8 @@ type Request struct {
 	events []audit.Event
 }
 
-// Decision is one approver's verdict on one version.
+// Decision is one approver's verdict on one version, or the policy's: then
+// Approver is nobody and Surface is Policy.
 type Decision struct {
 	Receipt  string // "rcpt_" and 32 hexadecimal digits
 	Approver Approver
@@ -73,6 +74,7 @@ type Decision struct {
 	Version  int
 	Digest   Digest
 	Roles    []Membership // the required roles the approver held, and why
+	Own      bool         // it was the approver's own: their agent's request, or their edit
 	At       time.Time
 }
 
@@ -178,8 +180,10 @@ func clampTTL(ttl time.Duration) time.Duration {
 	return min(max(ttl, MinTTL), MaxTTL)
 }
 
-// propose makes a pending request of a checked proposal.
-func propose(agent Agent, p Proposal, ruling policy.Ruling, now time.Time, random io.Reader) (*Request, error) {
+// propose makes a request of a checked proposal: a pending one, or one that the
+// policy decides by itself.
+func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Time, random io.Reader) (*Request, error) {
+	ruling := explained.Ruling
 	id, err := newID("req_", now, random)
 	if err != nil {
 		return nil, err
@@ -198,13 +202,15 @@ func propose(agent Agent, p Proposal, ruling policy.Ruling, now time.Time, rando
 		Payload:     append(Payload(nil), p.Payload...),
 		Version:     1,
 		Ruling:      ruling,
+		Explanation: explained.String(),
 		Status:      Pending,
 		CreatedAt:   now,
-		ExpiresAt:   now.Add(clampTTL(p.TTL).Truncate(time.Millisecond)),
+		ExpiresAt:   now.Add(min(clampTTL(p.TTL), ruling.DecideWithin).Truncate(time.Millisecond)),
 	}
 	if r.Digest, err = digest(r.Action, r.Environment, r.ToolPin, r.Version, r.Payload); err != nil {
 		return nil, err
 	}
+	r.Asked = r.Digest
 	r.changed(now, "request.created", "agent:"+agent.Name, "", map[string]any{
 		"purpose":     r.Purpose,
 		"action":      r.Action,
@@ -213,13 +219,51 @@ func propose(agent Agent, p Proposal, ruling policy.Ruling, now time.Time, rando
 		"count":       r.StatedCount,
 		"reversible":  r.Reversible,
 		"policy":      ruling.Revision,
+		"effect":      ruling.Effect,
 		"tier":        int(ruling.Tier),
 		"requirement": ruling.Requirement,
 		"rules":       ruling.Rules,
 		"expires_at":  timeText(r.ExpiresAt),
 		"acts_for":    r.ActsFor.String(),
 	})
+	if ruling.Effect != policy.RequireApproval {
+		return r, r.decideByPolicy(now, random)
+	}
 	return r, nil
+}
+
+// decideByPolicy decides a new request that people aren't asked about. It stands
+// in the same records as people's decisions, with the rule as its decider.
+func (r *Request) decideByPolicy(now time.Time, random io.Reader) error {
+	receipt, err := newID("rcpt_", now, random)
+	if err != nil {
+		return err
+	}
+	verdict := Reject
+	if r.Ruling.Effect == policy.Allow {
+		verdict = Approve
+	}
+	r.Decisions = append(r.Decisions, Decision{
+		Receipt: receipt,
+		Verdict: verdict,
+		Reason:  r.Ruling.Reason(),
+		Surface: Policy,
+		Version: r.Version,
+		Digest:  r.Digest,
+		At:      now,
+	})
+	r.DecidedAt = now
+	by := "policy:" + r.Ruling.Decider()
+	detail := map[string]any{"receipt": receipt, "reason": r.Ruling.Reason()}
+	if verdict == Reject {
+		r.Status, r.Reason, r.ClosedAt = Rejected, r.Ruling.Reason(), now
+		r.record(now, "request.rejected", by, Policy, detail)
+		return nil
+	}
+	r.Status, r.ApplyBy = Approved, now.Add(r.Ruling.ApplyWithin)
+	detail["apply_by"] = timeText(r.ApplyBy)
+	r.record(now, "request.approved", by, Policy, detail)
+	return nil
 }
 
 // at is the time that counts for the request: never before its last change, so
@@ -282,12 +326,12 @@ func (r *Request) Settled() error {
 	}
 }
 
-// approvals are the decisions that approve what the request is now, which are
-// those that count.
+// approvals are people's decisions that approve what the request is now, which
+// are those that count.
 func (r *Request) approvals() []Decision {
 	var counted []Decision
 	for _, d := range r.Decisions {
-		if d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest {
+		if d.Surface != Policy && d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest {
 			counted = append(counted, d)
 		}
 	}
@@ -311,7 +355,7 @@ func (r *Request) vote(who Approver, held []Membership) policy.Vote {
 	return v
 }
 
-// call is what policy may know of the request.
+// call is what policy may know of the request, apart from what was used before.
 func (r *Request) call(at time.Time) policy.Call {
 	return policy.Call{
 		Agent:       r.Agent,

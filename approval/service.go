@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countersign/countersign/policy"
@@ -16,7 +16,7 @@ import (
 
 // Options set up a Service. Zero values are usable unless said otherwise.
 type Options struct {
-	// Policy rules each request; it must be set.
+	// Policy rules each request until SetPolicy gives another; it must be set.
 	Policy *policy.Policy
 	// Destinations are told of each request and of each change of it, such as
 	// "slack:C024BE91L".
@@ -46,6 +46,8 @@ type Service struct {
 	directory Directory
 	options   Options
 	bell      Bell
+	policy    atomic.Pointer[policy.Policy]
+	pace      pace
 
 	drain    sync.Once
 	draining chan struct{}
@@ -68,19 +70,45 @@ func New(store Store, directory Directory, options Options) (*Service, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Service{store: store, directory: directory, options: options, draining: make(chan struct{})}, nil
+	s := &Service{store: store, directory: directory, options: options, draining: make(chan struct{})}
+	s.policy.Store(options.Policy)
+	return s, nil
+}
+
+// Policy is the policy that rules now.
+func (s *Service) Policy() *policy.Policy { return s.policy.Load() }
+
+// SetPolicy has another policy rule from now on, and records that it does.
+// Requests that wait are ruled by it when they are decided and applied.
+func (s *Service) SetPolicy(ctx context.Context, p *policy.Policy) error {
+	event := newEvent(milliseconds(s.options.Now()), "policy.loaded", "countersign", "", map[string]any{"policy": p.Revision()})
+	if err := s.store.Append(ctx, event); err != nil {
+		return fmt.Errorf("recording the policy: %w", err)
+	}
+	s.policy.Store(p)
+	return nil
 }
 
 // Bell is rung after each change of a request, when the change is durable.
 func (s *Service) Bell() *Bell { return &s.bell }
 
-// Request records what an agent asks and has the people told who may decide. An
-// InputError names the field that was refused; nothing is stored then.
+// Request records what an agent asks. What policy leaves to people is pending,
+// and those who may decide are told; if the same is already pending, that is
+// what Request returns. What policy allows is approved at once. What it denies
+// is recorded as rejected and returned with an error that wraps ErrDenied. An
+// InputError names the field that was refused and a LimitError which limit was
+// reached; nothing is stored then.
 func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Request, error) {
+	current, now := s.Policy(), s.options.Now()
+	if err := s.pace.take(agent, current.Limits().PerMinute, now); err != nil {
+		return nil, err
+	}
 	if err := p.check(s.options.PayloadLimit); err != nil {
 		return nil, err
 	}
-	ruling := s.options.Policy.Rule(policy.Call{
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	call := policy.Call{
 		Agent:       agent.Name,
 		Owner:       agent.Owner.User,
 		Action:      p.Action,
@@ -89,19 +117,62 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 		Count:       p.Count,
 		Reversible:  p.Reversible,
 		Payload:     p.Payload,
-		At:          s.options.Now(),
-	})
-	r, err := propose(agent, p, ruling, s.options.Now(), s.options.Rand)
+		At:          now,
+	}
+	if err := s.lookUpUses(ctx, current, agent, &call); err != nil {
+		return nil, err
+	}
+	r, err := propose(agent, p, current.Explain(call), now, s.options.Rand)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
-	ctx, cancel := uninterrupted(ctx, changeLimit)
-	defer cancel()
-	if err := s.store.Insert(ctx, r, s.options.Destinations); err != nil {
+	var destinations []string
+	if r.Status == Pending {
+		destinations = s.options.Destinations
+	}
+	err = s.store.Insert(ctx, r, destinations, func(backlog Backlog) error {
+		return r.admit(backlog, current.Limits())
+	})
+	if twin, ok := errors.AsType[*twinError](err); ok {
+		return s.Status(ctx, agent, twin.twin)
+	}
+	if _, ok := errors.AsType[*LimitError](err); ok {
+		return nil, err
+	}
+	if err != nil {
 		return nil, fmt.Errorf("storing the request: %w", err)
 	}
 	s.bell.Ring(r.ID)
+	if r.Status == Rejected {
+		s.options.Logger.Warn("denied by policy", "request_id", r.ID, "agent", agent.Name, "action", r.Action, "rule", r.Ruling.Decider())
+		return r, fmt.Errorf("%w: %s", ErrDenied, r.Reason)
+	}
 	return r, nil
+}
+
+// lookUpUses tells a call what the agent hasn't used before, if the policy asks.
+func (s *Service) lookUpUses(ctx context.Context, current *policy.Policy, agent Agent, call *policy.Call) error {
+	within := current.FirstUseWithin()
+	if within == 0 {
+		return nil
+	}
+	integration, tool, environment := current.Place(call.Action, call.Environment)
+	last, err := s.store.LastUse(ctx, agent, Place{Environment: environment, Integration: integration, Tool: tool})
+	if err != nil {
+		return fmt.Errorf("looking up what the agent used: %w", err)
+	}
+	call.FirstUse = last.first(call.At.Add(-within))
+	return nil
+}
+
+// rule has the policy of now rule a request with the facts of now.
+func (s *Service) rule(ctx context.Context, current *policy.Policy, r *Request, payload Payload) (policy.Explanation, error) {
+	call := r.call(s.options.Now())
+	call.Payload = payload
+	if err := s.lookUpUses(ctx, current, Agent{Name: r.Agent, Owner: r.ActsFor}, &call); err != nil {
+		return policy.Explanation{}, err
+	}
+	return current.Explain(call), nil
 }
 
 // Status returns an agent's own request as it is now: a passed deadline counts
@@ -161,7 +232,7 @@ func (s *Service) Review(ctx context.Context, who Approver, id ID) (*Request, er
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Ruling.Requirement)); err != nil {
+	if _, err := s.directory.Standing(ctx, who, s.Policy().Named(r.Ruling.Requirement)); err != nil {
 		return nil, fmt.Errorf("checking who reads: %w", err)
 	}
 	return r, nil
@@ -187,15 +258,25 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 	if err := r.admits(who, b); err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
-	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Ruling.Requirement))
+	current := s.Policy()
+	standing, err := s.directory.Standing(ctx, who, current.Named(r.Ruling.Requirement))
+	if err != nil {
+		return r, s.refused(ctx, who, b, err)
+	}
+	// What is ruled here is what the ballot names, which can't become anything
+	// else: another version is refused as stale.
+	explained, err := s.rule(ctx, current, r, r.Payload)
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
 	r, err = s.change(ctx, b.Request, func(r *Request, now time.Time) error {
-		return r.decide(who, standing, b, now, s.options.Rand)
+		return r.decide(who, standing, explained.Ruling, b, now, s.options.Rand)
 	})
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
+	}
+	if b.Verdict == Approve && r.Status == Rejected {
+		return r, fmt.Errorf("%w: %s", ErrSuperseded, r.Reason)
 	}
 	return r, nil
 }
@@ -231,15 +312,20 @@ func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, pa
 	if err != nil {
 		return nil, err
 	}
-	standing, err := s.directory.Standing(ctx, who, s.options.Policy.Named(r.Ruling.Requirement))
+	current := s.Policy()
+	standing, err := s.directory.Standing(ctx, who, current.Named(r.Ruling.Requirement))
 	if err != nil {
 		return r, fmt.Errorf("checking who edits: %w", err)
 	}
 	if len(r.required(standing.Roles)) == 0 {
 		return r, ErrNotApprover
 	}
+	explained, err := s.rule(ctx, current, r, payload)
+	if err != nil {
+		return r, err
+	}
 	return s.change(ctx, id, func(r *Request, now time.Time) error {
-		return r.edit(who, version, payload, surface, now)
+		return r.edit(who, version, payload, explained, surface, now)
 	})
 }
 
@@ -261,13 +347,17 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 	if err := r.claimable(); err != nil {
 		return r, err
 	}
-	ruling := s.options.Policy.Rule(r.call(s.options.Now()))
-	present, err := s.present(ctx, r, ruling)
+	current := s.Policy()
+	explained, err := s.rule(ctx, current, r, r.Payload)
+	if err != nil {
+		return r, err
+	}
+	present, err := s.present(ctx, current, r)
 	if err != nil {
 		return r, fmt.Errorf("checking the approvers again: %w", err)
 	}
 	r, err = s.change(ctx, id, func(r *Request, now time.Time) error {
-		return r.claim(agent, present, ruling, now, s.options.Rand)
+		return r.claim(agent, present, explained.Ruling, now, s.options.Rand)
 	})
 	if err == nil && r.Status != Applied {
 		err = ErrRejected
@@ -277,8 +367,8 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 
 // present looks up everybody whose approval counted, at the same time, and
 // returns those who may still decide, with their roles of now.
-func (s *Service) present(ctx context.Context, r *Request, ruling policy.Ruling) ([]holder, error) {
-	roles := s.options.Policy.Named(policy.Requirement{Roles: slices.Concat(r.Ruling.Requirement.Roles, ruling.Requirement.Roles)})
+func (s *Service) present(ctx context.Context, current *policy.Policy, r *Request) ([]holder, error) {
+	roles := current.Named(r.Ruling.Requirement)
 	approvals := r.approvals()
 	found := make([]holder, len(approvals))
 	problems := make([]error, len(approvals))
@@ -366,6 +456,12 @@ func (s *Service) change(ctx context.Context, id ID, do func(*Request, time.Time
 
 // nothing is for change when only a deadline may have an effect.
 func nothing(*Request, time.Time) error { return nil }
+
+// remind is for change when it may be time to remind people.
+func remind(r *Request, now time.Time) error {
+	r.remind(now)
+	return nil
+}
 
 // uninterrupted is a context that ends after limit and not when its parent
 // does.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -13,8 +14,10 @@ import (
 // error that wraps ErrUnavailable, with nothing changed.
 type Store interface {
 	// Insert stores a new request with its events and a notice for each
-	// destination.
-	Insert(ctx context.Context, r *Request, destinations []string) error
+	// destination, if admit returns nil for what the agent asked before. Else
+	// nothing is stored and Insert returns admit's error. admit may run more
+	// than once, must not block and must not call the store.
+	Insert(ctx context.Context, r *Request, destinations []string, admit func(Backlog) error) error
 	// Update loads a request, runs change on it, and saves the request, its
 	// decisions and its events if change returns nil, under a compare-and-swap
 	// on the revision; notices of the request become due if the revision rose.
@@ -25,12 +28,17 @@ type Store interface {
 	Update(ctx context.Context, id ID, change func(*Request) error) (*Request, error)
 	// Request loads a request. ErrNotFound if there is none.
 	Request(ctx context.Context, id ID) (*Request, error)
-	// Overdue returns up to limit requests whose deadline is now or before,
-	// oldest first.
-	Overdue(ctx context.Context, now time.Time, limit int) ([]ID, error)
-	// NextDeadline returns the earliest deadline of any request, zero if no
-	// request has one.
-	NextDeadline(ctx context.Context) (time.Time, error)
+	// Due returns up to limit requests that are due now or before, oldest
+	// first.
+	Due(ctx context.Context, now time.Time, limit int) ([]ID, error)
+	// NextDue returns the earliest time at which any request is due, zero if
+	// none is.
+	NextDue(ctx context.Context) (time.Time, error)
+	// LastUse returns when the agent last used what is at a place. Update
+	// records a use when it saves a request that has become applied.
+	LastUse(ctx context.Context, agent Agent, at Place) (LastUse, error)
+	// Append stores an event that is about no request.
+	Append(ctx context.Context, event audit.Event) error
 
 	// InsertToken stores a token with the hash of its secret, and its event.
 	InsertToken(ctx context.Context, t Token, hash TokenHash) error

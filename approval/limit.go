@@ -1,0 +1,85 @@
+package approval
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/countersign/countersign/policy"
+)
+
+// Backlog is what an agent asked before, as far as it matters to what it asks
+// now. The store looks it up in the transaction that would store the request,
+// so that requests at the same moment see each other.
+type Backlog struct {
+	// Twin is a pending request of the agent that asks the same; empty if there
+	// is none.
+	Twin ID
+	// Pending is how many requests of the agent wait for people.
+	Pending int
+	// RejectedAt is when a person last rejected the same request of the agent;
+	// zero if nobody did.
+	RejectedAt time.Time
+}
+
+// twinError means that the agent already waits for an answer to the same.
+type twinError struct{ twin ID }
+
+func (e *twinError) Error() string { return "the same request is pending as " + string(e.twin) }
+
+// admit says why the request isn't put before people: the same is before them
+// already, they rejected it a moment ago, or the agent has too many waiting.
+func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
+	if r.Status != Pending {
+		return nil // people aren't asked
+	}
+	if backlog.Twin != "" {
+		return &twinError{backlog.Twin}
+	}
+	if again := backlog.RejectedAt.Add(limits.Cooldown); !backlog.RejectedAt.IsZero() && r.CreatedAt.Before(again) {
+		return &LimitError{
+			Problem: fmt.Sprintf("A person rejected exactly this at %s. It can't be asked again before %s.", timeText(backlog.RejectedAt), timeText(again)),
+			RetryAt: again,
+		}
+	}
+	if backlog.Pending >= limits.Pending {
+		return &LimitError{Problem: fmt.Sprintf("This agent has %d requests waiting for people, which is as many as the policy lets one have. Wait for a decision with await_approval before asking for more.", backlog.Pending)}
+	}
+	return nil
+}
+
+// pace bounds how fast each agent may ask. Agents are authenticated, so there
+// are no more of them than tokens.
+type pace struct {
+	mu     sync.Mutex
+	agents map[Agent]*rate.Limiter
+}
+
+// take counts one request of the agent and says why it is too many.
+func (p *pace) take(agent Agent, perMinute int, now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := rate.Limit(float64(perMinute) / 60)
+	limiter := p.agents[agent]
+	if limiter == nil {
+		limiter = rate.NewLimiter(limit, perMinute)
+		if p.agents == nil {
+			p.agents = make(map[Agent]*rate.Limiter)
+		}
+		p.agents[agent] = limiter
+	}
+	if limiter.Burst() != perMinute {
+		limiter.SetLimitAt(now, limit)
+		limiter.SetBurstAt(now, perMinute)
+	}
+	if limiter.AllowN(now, 1) {
+		return nil
+	}
+	wait := time.Duration((1 - limiter.TokensAt(now)) / float64(limit) * float64(time.Second))
+	return &LimitError{
+		Problem: fmt.Sprintf("This agent asks more than %d times a minute, which is what the policy lets one do. Ask again in %s.", perMinute, wait.Round(time.Second)+time.Second),
+		RetryAt: now.Add(wait),
+	}
+}
