@@ -314,10 +314,8 @@ func writeJSON(to *bytes.Buffer, value ast.Node, depth int) *notJSON {
 		return &notJSON{value, "is nested too deep"}
 	}
 	switch value := value.(type) {
-	case *ast.MappingNode:
-		return writeObject(to, value.Values, depth)
-	case *ast.MappingValueNode:
-		return writeObject(to, []*ast.MappingValueNode{value}, depth)
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return writeObject(to, membersOf(value), depth)
 	case *ast.SequenceNode:
 		to.WriteByte('[')
 		for i, element := range value.Values {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -153,6 +154,9 @@ func readStrictly(source []byte, into any) (file *ast.File, err error) {
 	if len(source) > MaxSource {
 		return nil, fmt.Errorf("the file has %d bytes; at most %d are accepted", len(source), MaxSource)
 	}
+	if !utf8.Valid(source) {
+		return nil, errors.New("the file isn't in UTF-8")
+	}
 	// The library is known to panic on some broken files.
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -171,6 +175,9 @@ func readStrictly(source []byte, into any) (file *ast.File, err error) {
 		ast.Walk(&found, doc)
 	}
 	if err := errors.Join(found...); err != nil {
+		return nil, err
+	}
+	if err := checkKinds(file, into); err != nil {
 		return nil, err
 	}
 	err = yaml.NewDecoder(bytes.NewReader(source), yaml.Strict()).Decode(into)
@@ -268,19 +275,24 @@ func child(node ast.Node, step any) (key, value ast.Node) {
 		}
 		return nil, list.Values[index]
 	}
-	var members []*ast.MappingValueNode
-	switch node := node.(type) {
-	case *ast.MappingNode:
-		members = node.Values
-	case *ast.MappingValueNode:
-		members = []*ast.MappingValueNode{node}
-	}
-	for _, member := range members {
+	for _, member := range membersOf(node) {
 		if token := member.Key.GetToken(); token != nil && token.Value == keyText(step) {
 			return member.Key, member.Value
 		}
 	}
 	return nil, nil
+}
+
+// membersOf are the members of a mapping; none of anything else.
+func membersOf(node ast.Node) []*ast.MappingValueNode {
+	switch node := node.(type) {
+	case *ast.MappingNode:
+		return node.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{node}
+	default:
+		return nil
+	}
 }
 
 func isMapping(node ast.Node) bool {
