@@ -393,6 +393,9 @@ func writeString(to *bytes.Buffer, text string) {
 // hiddenLeaves returns JSON Pointers to the leaves of a payload that are
 // hidden, sorted. An empty object or list is a leaf.
 func (r Redactions) hiddenLeaves(payload []byte) []string {
+	if r.IsZero() {
+		return nil
+	}
 	value, err := decode(payload)
 	if err != nil {
 		return nil
