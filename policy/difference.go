@@ -358,7 +358,7 @@ func (d Difference) String() string {
 	}
 	fmt.Fprintf(&text, "%s compared: %d get another answer (%d LOOSENED), %d the same.\n", plural(d.Calls, "recorded call"), len(d.Changed), d.Loosened(), d.Same)
 	if d.RuledOtherwise > 0 {
-		fmt.Fprintf(&text, "When they were made, %d of them were answered otherwise, by another policy than the old one.\n", d.RuledOtherwise)
+		fmt.Fprintf(&text, "When they were made, another policy than the old one answered %d of them otherwise.\n", d.RuledOtherwise)
 	}
 	for _, g := range d.groups() {
 		g.write(&text)
