@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/ext"
 	"cel.dev/cel-go/interpreter"
 )
@@ -81,7 +83,8 @@ func compile(source string, want ...*cel.Type) (*expression, error) {
 	if !fits {
 		return nil, fmt.Errorf("gives %s; %s is needed", checked.OutputType(), strings.Join(names, " or "))
 	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
+	options := []cel.ProgramOption{cel.CostLimit(costLimit), cel.CustomDecoratorV2(guardComparison)}
+	program, err := env.Program(checked, append(options, cel.EvalOptions(cel.OptOptimize))...)
 	if err != nil {
 		return nil, fmt.Errorf("can't be planned: %w", err)
 	}
@@ -90,7 +93,7 @@ func compile(source string, want ...*cel.Type) (*expression, error) {
 		checked: checked,
 		program: program,
 		tracing: sync.OnceValues(func() (cel.Program, error) {
-			return env.Program(checked, cel.EvalOptions(cel.OptExhaustiveEval), cel.CostLimit(costLimit))
+			return env.Program(checked, append(options, cel.EvalOptions(cel.OptExhaustiveEval))...)
 		}),
 	}, nil
 }
@@ -163,6 +166,69 @@ func (e *expression) value(facts interpreter.Activation) (value ref.Val, err err
 	return value, err
 }
 
+// comparison is a comparison that fails if what it compares holds an error. CEL
+// by itself takes a list or an object with an error in it as equal to another.
+type comparison struct{ interpreter.InterpretableCall }
+
+// guardComparison makes each comparison of an expression a guarded one.
+func guardComparison(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, ok := node.(interpreter.InterpretableCall)
+	if !ok {
+		return node, nil
+	}
+	switch call.Function() {
+	case operators.Equals, operators.NotEquals, operators.In:
+		return comparison{call}, nil
+	default:
+		return node, nil
+	}
+}
+
+// Exec compares.
+func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	result := c.InterpretableCall.Exec(frame)
+	if flawed, _ := frame.ResolveName(argsFlawed); flawed != true || types.IsError(result) {
+		return result
+	}
+	for i, argument := range c.Args() {
+		value := argument.Exec(frame)
+		if _, isObject := value.(traits.Mapper); isObject && i == 1 && c.Function() == operators.In {
+			continue // its keys are compared, not what it holds
+		}
+		if failure := failureIn(value); failure != nil {
+			return failure
+		}
+	}
+	return result
+}
+
+// Eval compares.
+func (c comparison) Eval(facts interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(facts, c.Exec)
+}
+
+// failureIn finds an error in a value; nil if there is none.
+func failureIn(value ref.Val) ref.Val {
+	if types.IsError(value) {
+		return value
+	}
+	object, isObject := value.(traits.Mapper)
+	elements, ok := value.(traits.Iterable)
+	if !ok {
+		return nil
+	}
+	for at := elements.Iterator(); at.HasNext() == types.True; {
+		element := at.Next()
+		if isObject {
+			element, _ = object.Find(element)
+		}
+		if failure := failureIn(element); failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
 // facts are what conditions may know of one call.
 type facts struct {
 	call        Call
@@ -172,7 +238,19 @@ type facts struct {
 	owner       string
 	tier        Tier
 	clock       clock
-	payload     func() ref.Val // the decoded payload or an error
+	args        ref.Val // the decoded payload or an error; nil until somebody asks
+	flawed      bool    // there are errors in it
+}
+
+// argsFlawed is a variable that no expression can name.
+const argsFlawed = "args!"
+
+// payload is the decoded payload or an error.
+func (f *facts) payload() ref.Val {
+	if f.args == nil {
+		f.args, f.flawed = args(f.call.Payload)
+	}
+	return f.args
 }
 
 // Parent is nil: there is nothing else to know.
@@ -183,6 +261,8 @@ func (f *facts) ResolveName(name string) (any, bool) {
 	switch name {
 	case "args":
 		return f.payload(), true
+	case argsFlawed:
+		return f.flawed, true
 	case "action":
 		return f.call.Action, true
 	case "integration":

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"cel.dev/cel-go/common/types/ref"
 )
 
 // Rule answers for one call.
@@ -89,7 +87,6 @@ func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
 		owner:       c.Owner,
 		tier:        e.class.tier,
 		clock:       p.clock,
-		payload:     once(func() ref.Val { return args(c.Payload) }),
 	}
 	if e.facts.owner == "" {
 		e.facts.owner = p.owners[c.Agent]
@@ -388,16 +385,5 @@ func (e *evaluation) fire(fired FiredRule) {
 	e.raised = max(e.raised, fired.RaiseTo)
 	if fired.LowerTo != 0 {
 		e.lowered = min(e.lowered, fired.LowerTo)
-	}
-}
-
-// once keeps the result of a function for one goroutine.
-func once(work func() ref.Val) func() ref.Val {
-	var result ref.Val
-	return func() ref.Val {
-		if result == nil {
-			result = work()
-		}
-		return result
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
+	"strings"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -29,45 +29,50 @@ func decode(payload []byte) (any, error) {
 }
 
 // args is a payload as conditions see it. A number that CEL can't hold is an
-// error to whoever touches it, and so is a payload that can't be read.
-func args(payload []byte) ref.Val {
-	value, err := decode(payload)
+// error to whoever touches it, and so is a payload that can't be read. flawed
+// means that there is such a number.
+func args(payload []byte) (value ref.Val, flawed bool) {
+	decoded, err := decode(payload)
 	if err != nil {
-		return types.WrapErr(err)
+		return types.WrapErr(err), true
 	}
-	return types.DefaultTypeAdapter.NativeToValue(numbers(value))
+	decoded = numbers(decoded, &flawed)
+	return types.DefaultTypeAdapter.NativeToValue(decoded), flawed
 }
 
 var errNumber = errors.New("the number is too large for a condition")
 
 // numbers turns the numbers of a decoded value into what CEL has: integers into
 // ints and others into doubles. The value is changed in place.
-func numbers(value any) any {
+func numbers(value any, flawed *bool) any {
 	switch value := value.(type) {
 	case json.Number:
-		return number(value)
+		made, ok := number(value)
+		if !ok {
+			*flawed = true
+			return types.WrapErr(errNumber)
+		}
+		return made
 	case map[string]any:
 		for key, member := range value {
-			value[key] = numbers(member)
+			value[key] = numbers(member, flawed)
 		}
 	case []any:
 		for i, element := range value {
-			value[i] = numbers(element)
+			value[i] = numbers(element, flawed)
 		}
 	}
 	return value
 }
 
-func number(literal json.Number) any {
+// number is a number as CEL holds it; false for one that it can't hold.
+func number(literal json.Number) (any, bool) {
 	if whole, err := literal.Int64(); err == nil {
-		return whole
+		return whole, true
 	}
-	isWhole := !bytes.ContainsAny([]byte(literal), ".eE")
+	isWhole := !strings.ContainsAny(string(literal), ".eE")
 	broken, err := strconv.ParseFloat(string(literal), 64)
-	if err != nil || isWhole || math.IsInf(broken, 0) {
-		return types.WrapErr(errNumber)
-	}
-	return broken
+	return broken, err == nil && !isWhole
 }
 
 // longestList is the length of the longest list at the top of a payload, where
