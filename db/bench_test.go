@@ -10,8 +10,6 @@ import (
 	"github.com/countersign/countersign/db/dbtest"
 )
 
-var proposal = approval.Proposal{Purpose: "Pay the invoices of March", Action: "payouts.create", Payload: []byte(`{"amount":1200,"currency":"EUR"}`)}
-
 // measured is a service on a new file, and a function that reports how many
 // changes shared one transaction, which is one sync of the disk.
 func measured(b *testing.B) (*approval.Service, *db.DB, func()) {
@@ -74,7 +72,7 @@ func BenchmarkRequest(b *testing.B) {
 		b.Run(name(parallel), func(b *testing.B) {
 			service, _, report := measured(b)
 			each(b, parallel, func(int) error {
-				_, err := service.Request(context.Background(), agent, proposal)
+				_, err := service.Request(context.Background(), agent, proposal())
 				return err
 			})
 			report()
@@ -89,7 +87,7 @@ func BenchmarkDecide(b *testing.B) {
 			requests := make([]*approval.Request, b.N)
 			each(b, true, func(i int) error {
 				var err error
-				requests[i], err = prepared.Request(context.Background(), agent, proposal)
+				requests[i], err = prepared.Request(context.Background(), agent, proposal())
 				return err
 			})
 			service, err := newService(d)
@@ -110,7 +108,7 @@ func BenchmarkDecide(b *testing.B) {
 
 func BenchmarkStatus(b *testing.B) {
 	service, _, _ := measured(b)
-	r, err := service.Request(context.Background(), agent, proposal)
+	r, err := service.Request(context.Background(), agent, proposal())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/db/dbtest"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -89,11 +90,12 @@ func (anyone) Standing(_ context.Context, _ approval.Approver, roles []policy.Ro
 }
 
 func newService(store approval.Store) (*approval.Service, error) {
+	rules, err := dbtest.Policy()
+	if err != nil {
+		return nil, err
+	}
 	return approval.New(store, anyone{}, approval.Options{
-		Policy: policy.Document{
-			Roles:    []policy.Role{{Name: "finance", Groups: []string{"S0FINANCE"}}},
-			Approval: policy.Requirement{Roles: []policy.RoleCount{{Role: "finance", Count: 1}}},
-		},
+		Policy:       rules,
 		Destinations: []string{"slack:C1"},
 	})
 }

@@ -36,7 +36,7 @@ func work(folder string) error {
 func workOn(service *approval.Service) error {
 	ctx := context.Background()
 	for i := 0; ; i++ {
-		r, err := service.Request(ctx, agent, approval.Proposal{Purpose: "Pay", Payload: []byte(`{"amount":1}`)})
+		r, err := service.Request(ctx, agent, proposal())
 		if err != nil {
 			return err
 		}

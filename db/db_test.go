@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/db/dbtest"
+	"github.com/countersign/countersign/policy"
 )
 
 // TestMain runs this program as a child where a test needs another process.
@@ -48,6 +50,19 @@ func TestStore(t *testing.T) {
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 
+// proposal is one that nobody made before: a second pending request for the same
+// would be the first one.
+func proposal() approval.Proposal {
+	return approval.Proposal{
+		Purpose: "Pay the invoices of March",
+		Action:  "payouts.create",
+		Payload: fmt.Appendf(nil, `{"amount":%d,"currency":"EUR"}`, rand.Int64()),
+	}
+}
+
+// admitted lets every request in.
+func admitted(approval.Backlog) error { return nil }
+
 // request is a pending request with a payload of so many bytes. Its id is made
 // of number.
 func request(number, size int) *approval.Request {
@@ -61,6 +76,7 @@ func request(number, size int) *approval.Request {
 		Purpose:   "Pay",
 		Payload:   payload,
 		Version:   1,
+		Ruling:    policy.Ruling{Effect: policy.RequireApproval},
 		Status:    approval.Pending,
 		CreatedAt: now,
 		ExpiresAt: now.Add(time.Hour),

@@ -34,7 +34,13 @@ func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
 		ToolPin:          r.ToolPin,
 		Version:          int64(r.Version),
 		Digest:           r.Digest[:],
+		Effect:           string(r.Ruling.Effect),
+		Tier:             int64(r.Ruling.Tier),
 		Ruling:           string(ruling),
+		Explanation:      r.Explanation,
+		Asked:            r.Asked[:],
+		Reminders:        int64(r.Reminders),
+		Escalated:        flag(r.Escalated),
 		Status:           string(r.Status),
 		Reason:           r.Reason,
 		Editors:          string(editors),
@@ -46,6 +52,7 @@ func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
 		ClosedAt:         optionalTime(r.ClosedAt),
 		UpdatedAt:        r.UpdatedAt.UnixMilli(),
 		Deadline:         optionalTime(r.Deadline()),
+		DueAt:            optionalTime(r.Due()),
 		Revision:         r.Revision,
 	}, nil
 }
@@ -61,6 +68,12 @@ func updateParams(r *approval.Request, loadedRevision int64) (sqlc.UpdateRequest
 		LoadedRevision: loadedRevision,
 		Version:        row.Version,
 		Digest:         row.Digest,
+		Effect:         row.Effect,
+		Tier:           row.Tier,
+		Ruling:         row.Ruling,
+		Explanation:    row.Explanation,
+		Reminders:      row.Reminders,
+		Escalated:      row.Escalated,
 		Status:         row.Status,
 		Reason:         row.Reason,
 		Editors:        row.Editors,
@@ -70,6 +83,7 @@ func updateParams(r *approval.Request, loadedRevision int64) (sqlc.UpdateRequest
 		ClosedAt:       row.ClosedAt,
 		UpdatedAt:      row.UpdatedAt,
 		Deadline:       row.Deadline,
+		DueAt:          row.DueAt,
 		Revision:       row.Revision,
 	}, nil
 }
@@ -92,6 +106,7 @@ func decisionParams(r *approval.Request, ordinal int) (sqlc.InsertDecisionParams
 		Version:           int64(d.Version),
 		Digest:            d.Digest[:],
 		Roles:             string(roles),
+		Own:               flag(d.Own),
 		DecidedAt:         d.At.UnixMilli(),
 		Revision:          r.Revision,
 	}, nil
@@ -120,6 +135,9 @@ func (loaded rows) decode() (*approval.Request, error) {
 		Payload:     slices.Clone(loaded.request.Payload),
 		ToolPin:     row.ToolPin,
 		Version:     int(row.Version),
+		Explanation: row.Explanation,
+		Reminders:   int(row.Reminders),
+		Escalated:   row.Escalated != 0,
 		Status:      approval.Status(row.Status),
 		Reason:      row.Reason,
 		CreatedAt:   moment(row.CreatedAt),
@@ -152,6 +170,9 @@ func (loaded rows) decode() (*approval.Request, error) {
 	var err error
 	if r.Digest, err = decodeDigest(row.Digest); err != nil {
 		return nil, fmt.Errorf("decoding request %s: %w", row.ID, err)
+	}
+	if r.Asked, err = decodeDigest(row.Asked); err != nil {
+		return nil, fmt.Errorf("decoding what request %s asked: %w", row.ID, err)
 	}
 	if r.Execution, err = loaded.execution(); err != nil {
 		return nil, fmt.Errorf("decoding request %s: %w", row.ID, err)
@@ -194,6 +215,7 @@ func decodeDecision(row sqlc.Decision) (approval.Decision, error) {
 		Reason:   row.Reason,
 		Surface:  approval.Surface(row.Surface),
 		Version:  int(row.Version),
+		Own:      row.Own != 0,
 		At:       moment(row.DecidedAt),
 	}
 	if err := json.Unmarshal([]byte(row.Roles), &d.Roles); err != nil {

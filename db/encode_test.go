@@ -22,7 +22,7 @@ func TestMissingRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := service.Request(t.Context(), agent, approval.Proposal{Purpose: "Pay", Payload: []byte(`{"amount":1}`)})
+		r, err := service.Request(t.Context(), agent, proposal())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestDamagedRequestHoldsUpNoNotice(t *testing.T) {
 	}
 	var asked []*approval.Request
 	for range 2 {
-		r, err := service.Request(t.Context(), agent, approval.Proposal{Purpose: "Pay", Payload: []byte(`{"amount":1}`)})
+		r, err := service.Request(t.Context(), agent, proposal())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,6 +54,13 @@ func appendEvents(ctx context.Context, q *sqlc.Queries, events []audit.Event) er
 	return nil
 }
 
+// Append stores an event that is about no request.
+func (d *DB) Append(ctx context.Context, event audit.Event) error {
+	return d.writer.do(ctx, func(q *sqlc.Queries) error {
+		return appendEvents(context.Background(), q, []audit.Event{event})
+	})
+}
+
 // Events reads all events in order, some at a time, as audit.Verify takes them.
 // Events that are appended meanwhile are read too. The sequence ends after its
 // first error.

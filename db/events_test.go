@@ -8,6 +8,7 @@ import (
 	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/db/dbtest"
+	"github.com/countersign/countersign/policy"
 )
 
 func TestManyEvents(t *testing.T) {
@@ -83,18 +84,15 @@ func TestAnyText(t *testing.T) {
 	d := dbtest.Open(t)
 	want := request(1, 10)
 	want.Purpose = "a\x00b"
-	want.Rules = append(want.Rules, struct {
-		ID  string `json:"id"`
-		Why string `json:"why"`
-	}{"r", "\x00"})
-	if err := d.Insert(t.Context(), want, nil); err != nil {
+	want.Ruling.Rules = []policy.FiredRule{{ID: "r", Why: "\x00"}}
+	if err := d.Insert(t.Context(), want, nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	got, err := d.Request(t.Context(), want.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Purpose != want.Purpose || got.Rules[0].Why != "\x00" {
-		t.Errorf("got %q and %q", got.Purpose, got.Rules[0].Why)
+	if got.Purpose != want.Purpose || got.Ruling.Rules[0].Why != "\x00" {
+		t.Errorf("got %q and %q", got.Purpose, got.Ruling.Rules[0].Why)
 	}
 }

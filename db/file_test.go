@@ -17,7 +17,7 @@ func TestFilesAreMadeForTheOwnerOnly(t *testing.T) {
 	skipModes(t)
 	folder := filepath.Join(t.TempDir(), "a", "b")
 	d := dbtest.OpenIn(t, folder, db.Options{})
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	lock, err := db.LockFolder(folder, "serve")
@@ -58,7 +58,7 @@ func TestExposedFilesAreRefused(t *testing.T) {
 	} {
 		folder := newFolder(t)
 		open := dbtest.OpenIn(t, folder, db.Options{}) // keeps the -wal and -shm files
-		if err := open.Insert(t.Context(), request(1, 10), nil); err != nil {
+		if err := open.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(folder, test.name)
@@ -99,7 +99,7 @@ func TestAnyFolderName(t *testing.T) {
 		folder = filepath.Join(t.TempDir(), "a b#d%41&_pragma=x;é")
 	}
 	d := dbtest.OpenIn(t, folder, db.Options{})
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(folder, "countersign.db")); err != nil || info.Size() == 0 {

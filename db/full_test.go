@@ -37,6 +37,7 @@ func TestFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	proposal.Target = "another"
 	failures := 0
 	for room := int64(0); ; room++ {
 		if err := d.SetMaxPages(pages + room); err != nil {
@@ -86,7 +87,7 @@ func TestFullForOneOfMany(t *testing.T) {
 	errs := make([]error, callers)
 	var calling sync.WaitGroup
 	for i := range callers {
-		calling.Go(func() { errs[i] = d.Insert(t.Context(), request(i, 10_000), nil) })
+		calling.Go(func() { errs[i] = d.Insert(t.Context(), request(i, 10_000), nil, admitted) })
 	}
 	calling.Wait()
 	stored, refused := 0, 0
@@ -108,7 +109,7 @@ func TestFullForOneOfMany(t *testing.T) {
 	if err := d.SetMaxPages(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Insert(t.Context(), request(callers, 10_000), nil); err != nil {
+	if err := d.Insert(t.Context(), request(callers, 10_000), nil, admitted); err != nil {
 		t.Errorf("once there is room: %v", err)
 	}
 	checkFile(t, d, folder)
@@ -130,7 +131,7 @@ func clickOnFullDisk(folder string) error {
 	if err != nil {
 		return err
 	}
-	r, err := service.Request(ctx, agent, approval.Proposal{Purpose: "Pay", Payload: []byte(`{"amount":1}`)})
+	r, err := service.Request(ctx, agent, proposal())
 	if err != nil {
 		return err
 	}
@@ -223,7 +224,9 @@ func fillDisk(folder string) error {
 	}
 	var stored []approval.ID
 	insert := func() error {
-		r, err := service.Request(ctx, agent, approval.Proposal{Purpose: "Pay", Payload: fmt.Appendf(nil, "%q", request(0, 3000).Payload)})
+		large := proposal()
+		large.Payload = fmt.Appendf(nil, "[%s, %q]", large.Payload, request(0, 3000).Payload)
+		r, err := service.Request(ctx, agent, large)
 		if err == nil {
 			stored = append(stored, r.ID)
 		}

@@ -29,7 +29,7 @@ func failCommit(conn *sql.Conn) error {
 func TestLostTransactionIsWhatEachCallerHears(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	refusal := errors.New("somebody was faster")
@@ -106,7 +106,7 @@ func TestRefusalInALostTransaction(t *testing.T) {
 		})
 	}()
 	untilWaiting(t, d, 1)
-	go func() { inserted <- d.Insert(context.Background(), request(1, 10), nil) }()
+	go func() { inserted <- d.Insert(context.Background(), request(1, 10), nil, admitted) }()
 	untilWaiting(t, d, 2)
 	release()
 	for who, answer := range map[string]chan error{"the one that was refused": refused, "the other": inserted} {
@@ -114,7 +114,7 @@ func TestRefusalInALostTransaction(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrUnavailable without the refusal", who, err)
 		}
 	}
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Errorf("trying again: %v", err)
 	}
 }
@@ -148,12 +148,12 @@ func TestRollbackThatFails(t *testing.T) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 	for range 2 {
-		if err := d.Insert(t.Context(), request(1, 10), nil); !errors.Is(err, db.ErrDisk) || !errors.Is(err, approval.ErrUnavailable) {
+		if err := d.Insert(t.Context(), request(1, 10), nil, admitted); !errors.Is(err, db.ErrDisk) || !errors.Is(err, approval.ErrUnavailable) {
 			t.Errorf("while it can't be undone: got %v, want ErrDisk and ErrUnavailable", err)
 		}
 	}
 	forbidden.Store(false)
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Errorf("once it can be undone: %v", err)
 	}
 	if err := d.Do(t.Context(), func(conn *sql.Conn) error {

@@ -20,7 +20,7 @@ func TestMovedFile(t *testing.T) {
 	path, aside := filepath.Join(folder, "countersign.db"), filepath.Join(folder, "aside")
 	refused := func(why string) {
 		t.Helper()
-		if err := d.Insert(t.Context(), request(1, 10), nil); !errors.Is(err, db.ErrDisk) || !errors.Is(err, approval.ErrUnavailable) {
+		if err := d.Insert(t.Context(), request(1, 10), nil, admitted); !errors.Is(err, db.ErrDisk) || !errors.Is(err, approval.ErrUnavailable) {
 			t.Errorf("%s: got %v, want ErrDisk and ErrUnavailable", why, err)
 		}
 	}
@@ -35,7 +35,7 @@ func TestMovedFile(t *testing.T) {
 	if err := os.Rename(aside, path); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Insert(t.Context(), request(2, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(2, 10), nil, admitted); err != nil {
 		t.Errorf("put back: %v", err)
 	}
 	if err := os.RemoveAll(folder); err != nil {

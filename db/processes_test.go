@@ -111,7 +111,7 @@ func TestFileLockedByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	folder := newFolder(t)
 	d := dbtest.OpenIn(t, folder, db.Options{})
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	other, err := rawOpen(t, folder).Conn(t.Context())
@@ -135,7 +135,7 @@ func TestFileLockedByAnotherProcess(t *testing.T) {
 	if _, err := other.ExecContext(t.Context(), "ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Insert(t.Context(), request(2, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(2, 10), nil, admitted); err != nil {
 		t.Errorf("once it isn't locked any more: %v", err)
 	}
 }

@@ -13,14 +13,22 @@ import (
 )
 
 // Insert stores a new request with its events and a notice for each
-// destination.
-func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []string) error {
+// destination, if admit agrees. admit runs in the writer's goroutine, so that
+// what it is told includes every request that was stored before.
+func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []string, admit func(approval.Backlog) error) error {
 	row, err := insertParams(r)
 	if err != nil {
 		return err
 	}
 	return d.writer.do(ctx, func(q *sqlc.Queries) error {
 		ctx := context.Background()
+		before, err := backlog(ctx, q, r)
+		if err != nil {
+			return err
+		}
+		if err := admit(before); err != nil {
+			return err
+		}
 		if err := q.InsertRequest(ctx, row); err != nil {
 			return fmt.Errorf("inserting request %s: %w", r.ID, err)
 		}
@@ -45,6 +53,46 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 		}
 		return appendEvents(ctx, q, r.Events())
 	})
+}
+
+// backlog is what the agent of a new request asked before.
+func backlog(ctx context.Context, q *sqlc.Queries, r *approval.Request) (approval.Backlog, error) {
+	var found approval.Backlog
+	pending, err := q.CountPending(ctx, sqlc.CountPendingParams{
+		Agent:            r.Agent,
+		ActsForWorkspace: r.ActsFor.Workspace,
+		ActsForUser:      r.ActsFor.User,
+		Now:              r.CreatedAt.UnixMilli(),
+	})
+	if err != nil {
+		return found, fmt.Errorf("counting the agent's pending requests: %w", err)
+	}
+	found.Pending = int(pending)
+	twins, err := q.PendingTwins(ctx, sqlc.PendingTwinsParams{
+		Asked:            r.Asked[:],
+		Agent:            r.Agent,
+		ActsForWorkspace: r.ActsFor.Workspace,
+		ActsForUser:      r.ActsFor.User,
+		Target:           r.Target,
+		Now:              r.CreatedAt.UnixMilli(),
+	})
+	if err != nil {
+		return found, fmt.Errorf("looking for the same request: %w", err)
+	}
+	if len(twins) > 0 {
+		found.Twin = approval.ID(twins[0])
+	}
+	rejected, err := q.LastRejection(ctx, sqlc.LastRejectionParams{
+		Asked:            r.Asked[:],
+		Agent:            r.Agent,
+		ActsForWorkspace: r.ActsFor.Workspace,
+		ActsForUser:      r.ActsFor.User,
+	})
+	if err != nil {
+		return found, fmt.Errorf("looking for a rejection of the same request: %w", err)
+	}
+	found.RejectedAt = sometime(rejected)
+	return found, nil
 }
 
 // Update loads a request, runs change on it and saves what it did, as
@@ -118,10 +166,28 @@ func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approva
 	if err := saveExecution(ctx, q, after.ID, execution, after.Execution); err != nil {
 		return err
 	}
+	if execution == nil && after.Execution != nil {
+		if err := recordUse(ctx, q, after); err != nil {
+			return err
+		}
+	}
 	return q.WantRevision(ctx, sqlc.WantRevisionParams{
 		RequestID: row.ID,
 		Revision:  row.Revision,
 		DueSince:  row.UpdatedAt,
+	})
+}
+
+// recordUse keeps when an agent used what it was ruled by.
+func recordUse(ctx context.Context, q *sqlc.Queries, r *approval.Request) error {
+	return q.RecordUse(ctx, sqlc.RecordUseParams{
+		Agent:          r.Agent,
+		OwnerWorkspace: r.ActsFor.Workspace,
+		OwnerUser:      r.ActsFor.User,
+		Environment:    r.Ruling.Environment,
+		Integration:    r.Ruling.Integration,
+		Tool:           r.Ruling.Tool,
+		LastUsedAt:     r.Execution.StartedAt.UnixMilli(),
 	})
 }
 
@@ -201,12 +267,11 @@ func load(ctx context.Context, q *sqlc.Queries, id approval.ID) (rows, error) {
 	return rows{request: request, decisions: decisions}, nil
 }
 
-// Overdue returns up to limit requests whose deadline is now or before, oldest
-// first.
-func (d *DB) Overdue(ctx context.Context, now time.Time, limit int) ([]approval.ID, error) {
-	found, err := d.reads.OverdueRequests(ctx, sqlc.OverdueRequestsParams{Now: now.UnixMilli(), Count: int64(limit)})
+// Due returns up to limit requests that are due now or before, oldest first.
+func (d *DB) Due(ctx context.Context, now time.Time, limit int) ([]approval.ID, error) {
+	found, err := d.reads.DueRequests(ctx, sqlc.DueRequestsParams{Now: now.UnixMilli(), Count: int64(limit)})
 	if err != nil {
-		return nil, fmt.Errorf("listing overdue requests: %w", d.explain(ctx, err))
+		return nil, fmt.Errorf("listing due requests: %w", d.explain(ctx, err))
 	}
 	ids := make([]approval.ID, len(found))
 	for i, id := range found {
@@ -215,15 +280,43 @@ func (d *DB) Overdue(ctx context.Context, now time.Time, limit int) ([]approval.
 	return ids, nil
 }
 
-// NextDeadline returns the earliest deadline of any request, zero if no request
-// has one.
-func (d *DB) NextDeadline(ctx context.Context) (time.Time, error) {
-	deadline, err := d.reads.NextDeadline(ctx)
+// NextDue returns the earliest time at which any request is due, zero if none
+// is.
+func (d *DB) NextDue(ctx context.Context) (time.Time, error) {
+	due, err := d.reads.NextDue(ctx)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("finding the next deadline: %w", d.explain(ctx, err))
+		return time.Time{}, fmt.Errorf("finding the next due request: %w", d.explain(ctx, err))
 	}
-	return optionalMoment(deadline), nil
+	return optionalMoment(due), nil
+}
+
+// LastUse returns when an agent last used what is at a place.
+func (d *DB) LastUse(ctx context.Context, agent approval.Agent, at approval.Place) (approval.LastUse, error) {
+	row, err := d.reads.LastUse(ctx, sqlc.LastUseParams{
+		Integration:    at.Integration,
+		Tool:           at.Tool,
+		Agent:          agent.Name,
+		OwnerWorkspace: agent.Owner.Workspace,
+		OwnerUser:      agent.Owner.User,
+		Environment:    at.Environment,
+	})
+	if err != nil {
+		return approval.LastUse{}, fmt.Errorf("finding when %s was used: %w", at.Tool, d.explain(ctx, err))
+	}
+	return approval.LastUse{
+		Tool:        sometime(row.OfTool),
+		Integration: sometime(row.OfIntegration),
+		Agent:       sometime(row.OfAgent),
+	}, nil
+}
+
+// sometime is a moment of which 0 means never.
+func sometime(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return moment(milliseconds)
 }

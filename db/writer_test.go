@@ -72,7 +72,7 @@ func TestChangesShareATransactionAndFailAlone(t *testing.T) {
 					errs[i] = fmt.Errorf("panic: %v", value)
 				}
 			}()
-			if err := d.Insert(t.Context(), request(i, 10), nil); err != nil {
+			if err := d.Insert(t.Context(), request(i, 10), nil, admitted); err != nil {
 				errs[i] = err
 				return
 			}
@@ -127,7 +127,7 @@ func TestContextThatEndsWhileWaiting(t *testing.T) {
 	release := hold(t, d)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- d.Insert(ctx, request(1, 10), nil) }()
+	go func() { done <- d.Insert(ctx, request(1, 10), nil, admitted) }()
 	untilWaiting(t, d, 1)
 	cancel()
 	// The writer is still held: the caller doesn't wait for it.
@@ -135,7 +135,7 @@ func TestContextThatEndsWhileWaiting(t *testing.T) {
 		t.Errorf("got %v, want the context's error and ErrUnavailable", err)
 	}
 	release()
-	if err := d.Insert(t.Context(), request(2, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(2, 10), nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Request(t.Context(), request(1, 0).ID); !errors.Is(err, approval.ErrNotFound) {
@@ -164,7 +164,7 @@ func TestContextThatEndedBeforeTheChange(t *testing.T) {
 	release := hold(t, d)
 	ctx := &unnoticed{Context: t.Context()}
 	done := make(chan error)
-	go func() { done <- d.Insert(ctx, request(1, 10), nil) }()
+	go func() { done <- d.Insert(ctx, request(1, 10), nil, admitted) }()
 	untilWaiting(t, d, 1)
 	ctx.ended.Store(true)
 	release()
@@ -176,7 +176,7 @@ func TestContextThatEndedBeforeTheChange(t *testing.T) {
 func TestContextThatEndsDuringTheChange(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
-	if err := d.Insert(t.Context(), request(1, 10), nil); err != nil {
+	if err := d.Insert(t.Context(), request(1, 10), nil, admitted); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -201,7 +201,7 @@ func TestTooManyWaiting(t *testing.T) {
 	var calling sync.WaitGroup
 	for i := range db.WaitingLimit {
 		calling.Go(func() {
-			if err := d.Insert(t.Context(), request(i, 10), nil); err != nil {
+			if err := d.Insert(t.Context(), request(i, 10), nil, admitted); err != nil {
 				t.Error(err)
 			}
 		})
@@ -209,7 +209,7 @@ func TestTooManyWaiting(t *testing.T) {
 	untilWaiting(t, d, db.WaitingLimit)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- d.Insert(ctx, request(db.WaitingLimit, 10), nil) }()
+	go func() { done <- d.Insert(ctx, request(db.WaitingLimit, 10), nil, admitted) }()
 	select {
 	case err := <-done:
 		t.Fatalf("got %v before its context ended", err)
@@ -232,7 +232,7 @@ func TestCloseFinishesWhatIsWaiting(t *testing.T) {
 	var calling sync.WaitGroup
 	for i := range callers {
 		calling.Go(func() {
-			if err := d.Insert(t.Context(), request(i, 10), nil); err != nil {
+			if err := d.Insert(t.Context(), request(i, 10), nil, admitted); err != nil {
 				t.Error(err)
 			}
 		})
@@ -273,7 +273,7 @@ func TestWriterRecovers(t *testing.T) {
 			t.Errorf("%s: the change reported no error", name)
 		}
 		number++
-		if err := d.Insert(t.Context(), request(number, 10), nil); err != nil {
+		if err := d.Insert(t.Context(), request(number, 10), nil, admitted); err != nil {
 			t.Errorf("after %s: %v", name, err)
 		}
 		if _, err := d.Request(t.Context(), request(number, 0).ID); err != nil {

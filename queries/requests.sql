@@ -1,12 +1,12 @@
 -- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    tool_pin, version, digest, ruling, status, reason, editors, execution_id,
-    created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, revision
+    tool_pin, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated, status, reason, editors, execution_id,
+    created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     @id, @agent, @acts_for_workspace, @acts_for_user, @purpose, @action, @target, @environment, @stated_count, @reversible,
-    @tool_pin, @version, @digest, @ruling, @status, @reason, @editors, @execution_id,
-    @created_at, @expires_at, @decided_at, @apply_by, @closed_at, @updated_at, @deadline, @revision
+    @tool_pin, @version, @digest, @effect, @tier, @ruling, @explanation, @asked, @reminders, @escalated, @status, @reason, @editors, @execution_id,
+    @created_at, @expires_at, @decided_at, @apply_by, @closed_at, @updated_at, @deadline, @due_at, @revision
 );
 
 -- name: UpdateRequest :execrows
@@ -15,6 +15,12 @@ UPDATE requests
 SET
     version = @version,
     digest = @digest,
+    effect = @effect,
+    tier = @tier,
+    ruling = @ruling,
+    explanation = @explanation,
+    reminders = @reminders,
+    escalated = @escalated,
     status = @status,
     reason = @reason,
     editors = @editors,
@@ -24,6 +30,7 @@ SET
     closed_at = @closed_at,
     updated_at = @updated_at,
     deadline = @deadline,
+    due_at = @due_at,
     revision = @revision
 WHERE id = @id AND revision = @loaded_revision;
 
@@ -48,10 +55,10 @@ INSERT INTO payloads (request_id, version, payload) VALUES (@request_id, @versio
 
 -- name: InsertDecision :exec
 INSERT INTO decisions (
-    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles,
+    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles, own,
     decided_at, revision
 ) VALUES (
-    @receipt, @request_id, @ordinal, @approver_workspace, @approver_user, @verdict, @reason, @surface, @version, @digest, @roles,
+    @receipt, @request_id, @ordinal, @approver_workspace, @approver_user, @verdict, @reason, @surface, @version, @digest, @roles, @own,
     @decided_at, @revision
 );
 
@@ -71,14 +78,62 @@ UPDATE executions
 SET finished_at = @finished_at, outcome = @outcome, detail = @detail
 WHERE id = @id;
 
--- name: OverdueRequests :many
+-- name: DueRequests :many
 SELECT id FROM requests
-WHERE deadline IS NOT NULL AND deadline <= CAST(@now AS BIGINT)
-ORDER BY deadline, id
+WHERE due_at IS NOT NULL AND due_at <= CAST(@now AS BIGINT)
+ORDER BY due_at, id
 LIMIT CAST(@count AS BIGINT);
 
--- name: NextDeadline :one
-SELECT deadline FROM requests
-WHERE deadline IS NOT NULL
-ORDER BY deadline
+-- name: NextDue :one
+SELECT due_at FROM requests
+WHERE due_at IS NOT NULL
+ORDER BY due_at
 LIMIT 1;
+
+-- name: CountPending :one
+SELECT COUNT(*) FROM requests
+WHERE agent = @agent AND acts_for_workspace = @acts_for_workspace AND acts_for_user = @acts_for_user
+    AND status = 'pending' AND expires_at > CAST(@now AS BIGINT);
+
+-- name: PendingTwins :many
+-- PendingTwins returns at most one pending request of an agent that asks the
+-- same of the same target.
+SELECT id FROM requests
+WHERE asked = @asked AND agent = @agent AND acts_for_workspace = @acts_for_workspace AND acts_for_user = @acts_for_user
+    AND target = @target AND status = 'pending' AND expires_at > CAST(@now AS BIGINT)
+LIMIT 1;
+
+-- name: LastRejection :one
+-- LastRejection returns when a person last rejected the same request of an
+-- agent, 0 for never.
+SELECT CAST(COALESCE(MAX(decisions.decided_at), 0) AS BIGINT)
+FROM requests
+JOIN decisions ON decisions.request_id = requests.id
+WHERE requests.asked = @asked AND requests.agent = @agent
+    AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
+    AND decisions.verdict = 'reject' AND decisions.surface <> 'policy';
+
+-- name: RecordUse :exec
+INSERT INTO uses (agent, owner_workspace, owner_user, environment, integration, tool, last_used_at)
+VALUES (@agent, @owner_workspace, @owner_user, @environment, @integration, @tool, @last_used_at)
+ON CONFLICT (agent, owner_workspace, owner_user, environment, integration, tool)
+DO UPDATE SET last_used_at = excluded.last_used_at;
+
+-- name: LastUse :one
+-- LastUse returns when an agent last used a tool, any tool of its integration,
+-- and anything, in an environment; 0 for never.
+SELECT
+    CAST(COALESCE(MAX(CASE WHEN integration = @integration AND tool = @tool THEN last_used_at END), 0) AS BIGINT) AS of_tool,
+    CAST(COALESCE(MAX(CASE WHEN integration = @integration THEN last_used_at END), 0) AS BIGINT) AS of_integration,
+    CAST(COALESCE(MAX(last_used_at), 0) AS BIGINT) AS of_agent
+FROM uses
+WHERE agent = @agent AND owner_workspace = @owner_workspace AND owner_user = @owner_user AND environment = @environment;
+
+-- name: RecentRequests :many
+-- RecentRequests returns the newest requests as they were asked. Their ids are
+-- in the order in which they were made.
+SELECT sqlc.embed(requests), payloads.payload
+FROM requests
+JOIN payloads ON payloads.request_id = requests.id AND payloads.version = 1
+ORDER BY requests.id DESC
+LIMIT CAST(@count AS BIGINT);

@@ -2,11 +2,13 @@ package dbtest
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"reflect"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ type Store interface {
 	SettleNotice(ctx context.Context, n approval.Notice, s approval.Settlement, now time.Time) error
 	NextNotice(ctx context.Context, destination string, now time.Time) (time.Time, bool, error)
 	Events(ctx context.Context) iter.Seq2[audit.Event, error]
+	Recorded(ctx context.Context, limit int) ([]*approval.Request, error)
 }
 
 var _ Store = (*db.DB)(nil)
@@ -47,6 +50,9 @@ func Exercise(t *testing.T, open func(testing.TB, db.Options) Store) {
 			{"what is read fits together", wholeReads},
 			{"the chain holds after random work", randomWork},
 			{"deadlines", deadlines},
+			{"what an agent asked before", backlogs},
+			{"what an agent used last", lastUses},
+			{"what was asked", recorded},
 			{"tokens", tokens},
 			{"notices become due", noticesDue},
 			{"notices are leased once", leasedOnce},
@@ -117,15 +123,31 @@ func (everyone) Standing(_ context.Context, _ approval.Approver, roles []policy.
 	return standing, nil
 }
 
+// Policy is a policy that asks one of "finance", and that lets agents ask as much
+// as a test asks.
+func Policy() (*policy.Policy, error) {
+	return policy.Parse([]byte(`
+version: 1
+mode: cautious
+roles: {finance: {groups: [S0FINANCE]}}
+approval: {requires: [{role: finance}]}
+limits: {pending: 1000000, per_minute: 1000000, cooldown: 0s}
+`))
+}
+
+// proposed counts the proposals of all tests, so that no two are the same.
+var proposed atomic.Int64
+
 // newService is a service over the store that asks for one approver, on a clock
 // that the test moves.
 func newService(t testing.TB, store Store, now func() time.Time, destinations ...string) *approval.Service {
 	t.Helper()
+	rules, err := Policy()
+	if err != nil {
+		t.Fatal(err)
+	}
 	service, err := approval.New(store, everyone{}, approval.Options{
-		Policy: policy.Document{
-			Roles:    []policy.Role{{Name: "finance", Groups: []string{"S0FINANCE"}}},
-			Approval: policy.Requirement{Roles: []policy.RoleCount{{Role: "finance", Count: 1}}},
-		},
+		Policy:       rules,
 		Destinations: destinations,
 		Now:          now,
 	})
@@ -139,7 +161,7 @@ func at(now time.Time) func() time.Time { return func() time.Time { return now }
 
 func propose(t testing.TB, service *approval.Service) *approval.Request {
 	t.Helper()
-	r, err := service.Request(t.Context(), agent, approval.Proposal{Purpose: "Pay", Payload: []byte(`{"amount":1}`)})
+	r, err := service.Request(t.Context(), agent, approval.Proposal{Purpose: "Pay", Payload: fmt.Appendf(nil, `{"amount":%d}`, proposed.Add(1))})
 	if err != nil {
 		t.Fatal(err)
 	}

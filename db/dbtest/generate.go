@@ -59,23 +59,74 @@ func anyRequest(t *rapid.T) *approval.Request {
 		StatedCount: rapid.Ptr(count, true).Draw(t, "count"),
 		Reversible:  rapid.Ptr(rapid.Bool(), true).Draw(t, "reversible"),
 		ToolPin:     text(t, "tool pin"),
-		Tier:        policy.Tier(rapid.IntRange(1, 5).Draw(t, "tier")),
-		Requirement: policy.Requirement{
-			Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) policy.RoleCount {
-				return policy.RoleCount{Role: text(t, "role"), Count: rapid.IntRange(1, 20).Draw(t, "count")}
-			})).Draw(t, "roles"),
-			AllowSelf: rapid.Bool().Draw(t, "allow self"),
-		},
-		Rules: rapid.SliceOf(rapid.Custom(func(t *rapid.T) policy.FiredRule {
-			return policy.FiredRule{ID: text(t, "rule"), Why: text(t, "why")}
-		})).Draw(t, "rules"),
-		CreatedAt: anyTime(t, "created at"),
-		ExpiresAt: anyTime(t, "expires at"),
-		Version:   1,
-		Revision:  1,
+		Ruling:      anyRuling(t),
+		Explanation: text(t, "explanation"),
+		Asked:       anyDigest(t),
+		CreatedAt:   anyTime(t, "created at"),
+		ExpiresAt:   anyTime(t, "expires at"),
+		Version:     1,
+		Revision:    1,
 	}
 	change(t, r)
 	return r
+}
+
+// anyRuling is any ruling that policy could make.
+func anyRuling(t *rapid.T) policy.Ruling {
+	return policy.Ruling{
+		Revision: text(t, "policy"),
+		Effect:   rapid.SampledFrom([]policy.Effect{policy.Allow, policy.RequireApproval, policy.Deny}).Draw(t, "effect"),
+		Tier:     policy.Tier(rapid.IntRange(1, 5).Draw(t, "tier")),
+		Requirement: policy.Requirement{
+			Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) policy.RoleCount {
+				return policy.RoleCount{
+					Role:      text(t, "role"),
+					Count:     rapid.IntRange(1, 20).Draw(t, "count"),
+					AllowSelf: rapid.Bool().Draw(t, "allow self"),
+				}
+			})).Draw(t, "roles"),
+			ReasonRequired: rapid.Bool().Draw(t, "reason required"),
+			Owner:          text(t, "owner"),
+		},
+		Rules: rapid.SliceOf(rapid.Custom(func(t *rapid.T) policy.FiredRule {
+			return policy.FiredRule{
+				ID:      text(t, "rule"),
+				Why:     text(t, "why"),
+				Effect:  rapid.SampledFrom([]policy.Effect{"", policy.Deny}).Draw(t, "rule's effect"),
+				RaiseTo: policy.Tier(rapid.IntRange(0, 5).Draw(t, "raise to")),
+				LowerTo: policy.Tier(rapid.IntRange(0, 5).Draw(t, "lower to")),
+				Failed:  rapid.Bool().Draw(t, "failed"),
+			}
+		})).Draw(t, "rules"),
+		Integration:  text(t, "integration"),
+		Tool:         text(t, "tool"),
+		Environment:  text(t, "environment"),
+		Mode:         text(t, "mode"),
+		Classified:   rapid.Bool().Draw(t, "classified"),
+		Count:        anyQuantity(t),
+		Amount:       anyQuantity(t),
+		FirstUse:     policy.FirstUse{Tool: rapid.Bool().Draw(t, "first use of the tool")},
+		Redactions:   policy.Redactions{Paths: rapid.SliceOf(rapid.String()).Draw(t, "paths")},
+		DecideWithin: anyDuration(t, "decide within"),
+		ApplyWithin:  anyDuration(t, "apply within"),
+		Scopes:       rapid.SliceOf(rapid.String()).Draw(t, "scopes"),
+		RemindAfter: rapid.SliceOf(rapid.Custom(func(t *rapid.T) time.Duration {
+			return anyDuration(t, "remind after")
+		})).Draw(t, "reminders"),
+		Escalation: policy.Escalation{After: anyDuration(t, "escalate after"), To: text(t, "escalate to")},
+	}
+}
+
+func anyQuantity(t *rapid.T) policy.Quantity {
+	return policy.Quantity{
+		Value:     rapid.Float64().Draw(t, "value"),
+		Known:     rapid.Bool().Draw(t, "known"),
+		Unbounded: rapid.Bool().Draw(t, "unbounded"),
+	}
+}
+
+func anyDuration(t *rapid.T, label string) time.Duration {
+	return time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, label))
 }
 
 // change gives a request any other state that it could have later.
@@ -88,6 +139,10 @@ func change(t *rapid.T, r *approval.Request) {
 	r.Digest = anyDigest(t)
 	r.UpdatedAt = anyTime(t, "updated at")
 	r.Reason = text(t, "reason")
+	r.Ruling = anyRuling(t)
+	r.Explanation = text(t, "explanation")
+	r.Reminders = rapid.IntRange(0, 10).Draw(t, "reminders")
+	r.Escalated = rapid.Bool().Draw(t, "escalated")
 	if r.Execution == nil {
 		changeStatus(t, r)
 	} else {
@@ -108,6 +163,7 @@ func change(t *rapid.T, r *approval.Request) {
 			// One person decides one thing once of a version.
 			Approver: approval.Approver{Workspace: text(t, "workspace"), User: fmt.Sprintf("U%d-%d", r.Revision, i)},
 			Verdict:  rapid.SampledFrom([]approval.Verdict{approval.Approve, approval.Reject}).Draw(t, "verdict"),
+			Own:      rapid.Bool().Draw(t, "own"),
 			Reason:   text(t, "reason"),
 			Surface:  approval.Surface(text(t, "surface")),
 			Version:  r.Version,

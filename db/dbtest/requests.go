@@ -22,13 +22,16 @@ var stored = cmp.Options{
 	cmpopts.EquateEmpty(),
 }
 
+// admitted lets every request in.
+func admitted(approval.Backlog) error { return nil }
+
 func everyField(t *testing.T, open func(testing.TB) Store) {
 	store := open(t)
 	set := make(map[string]bool)
 	rapid.Check(t, func(rt *rapid.T) {
 		want := anyRequest(rt)
 		noteFields(set, reflect.ValueOf(*want))
-		if err := store.Insert(t.Context(), want, []string{"slack:C1"}); err != nil {
+		if err := store.Insert(t.Context(), want, []string{"slack:C1"}, admitted); err != nil {
 			rt.Fatal(err)
 		}
 		got, err := store.Request(t.Context(), want.ID)
@@ -80,7 +83,7 @@ func failedChange(t *testing.T, open func(testing.TB) Store) {
 	got, err := store.Update(t.Context(), want.ID, func(r *approval.Request) error {
 		r.Status = approval.Approved
 		r.Payload[0] = '!'
-		r.Rules[0].Why = "changed"
+		r.Ruling.Rules[0].Why = "changed"
 		r.Revision++
 		return refusal
 	})
@@ -124,7 +127,7 @@ func failedChange(t *testing.T, open func(testing.TB) Store) {
 	if after := eventCount(t, store); after != before {
 		t.Errorf("got %d events after failed changes, want %d", after, before)
 	}
-	if err := store.Insert(t.Context(), want, nil); err == nil {
+	if err := store.Insert(t.Context(), want, nil, admitted); err == nil {
 		t.Error("a request was inserted twice")
 	}
 
@@ -322,7 +325,7 @@ func wholeReads(t *testing.T, open func(testing.TB) Store) {
 
 func deadlines(t *testing.T, open func(testing.TB) Store) {
 	store := open(t)
-	if next, err := store.NextDeadline(t.Context()); err != nil || !next.IsZero() {
+	if next, err := store.NextDue(t.Context()); err != nil || !next.IsZero() {
 		t.Errorf("an empty store has the deadline %s (%v)", next, err)
 	}
 	var ids []approval.ID
@@ -343,7 +346,7 @@ func deadlines(t *testing.T, open func(testing.TB) Store) {
 		{deadline(3), 9, []approval.ID{ids[1], ids[0], ids[2]}},
 		{deadline(3), 2, []approval.ID{ids[1], ids[0]}},
 	} {
-		got, err := store.Overdue(t.Context(), test.now, test.limit)
+		got, err := store.Due(t.Context(), test.now, test.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,13 +362,13 @@ func deadlines(t *testing.T, open func(testing.TB) Store) {
 	if r, err = service.Decide(t.Context(), person("U0ANN"), ballot(r, approval.Approve)); err != nil {
 		t.Fatal(err)
 	}
-	if next, err := store.NextDeadline(t.Context()); err != nil || !next.Equal(r.ApplyBy) {
+	if next, err := store.NextDue(t.Context()); err != nil || !next.Equal(r.ApplyBy) {
 		t.Errorf("got the next deadline %s (%v), want the one for applying %s", next, err, r.ApplyBy)
 	}
 	if _, err := service.Claim(t.Context(), agent, r.ID); err != nil {
 		t.Fatal(err)
 	}
-	if next, err := store.NextDeadline(t.Context()); err != nil || !next.Equal(deadline(2)) {
+	if next, err := store.NextDue(t.Context()); err != nil || !next.Equal(deadline(2)) {
 		t.Errorf("got the next deadline %s (%v) once one is applied, want %s", next, err, deadline(2))
 	}
 }

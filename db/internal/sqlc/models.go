@@ -16,6 +16,7 @@ type Decision struct {
 	Version           int64
 	Digest            []byte
 	Roles             string
+	Own               int64
 	DecidedAt         int64
 	Revision          int64
 }
@@ -80,7 +81,13 @@ type Request struct {
 	ToolPin          string
 	Version          int64
 	Digest           []byte
+	Effect           string
+	Tier             int64
 	Ruling           string
+	Explanation      string
+	Asked            []byte
+	Reminders        int64
+	Escalated        int64
 	Status           string
 	Reason           string
 	Editors          string
@@ -92,6 +99,7 @@ type Request struct {
 	ClosedAt         *int64
 	UpdatedAt        int64
 	Deadline         *int64
+	DueAt            *int64
 	Revision         int64
 }
 
@@ -104,4 +112,14 @@ type Token struct {
 	CreatedAt      int64
 	CreatedBy      string
 	RevokedAt      *int64
+}
+
+type Use struct {
+	Agent          string
+	OwnerWorkspace string
+	OwnerUser      string
+	Environment    string
+	Integration    string
+	Tool           string
+	LastUsedAt     int64
 }

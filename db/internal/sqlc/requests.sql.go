@@ -9,6 +9,66 @@ import (
 	"context"
 )
 
+const countPending = `-- name: CountPending :one
+SELECT COUNT(*) FROM requests
+WHERE agent = $1 AND acts_for_workspace = $2 AND acts_for_user = $3
+    AND status = 'pending' AND expires_at > CAST($4 AS BIGINT)
+`
+
+type CountPendingParams struct {
+	Agent            string
+	ActsForWorkspace string
+	ActsForUser      string
+	Now              int64
+}
+
+func (q *Queries) CountPending(ctx context.Context, arg CountPendingParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, countPending,
+		arg.Agent,
+		arg.ActsForWorkspace,
+		arg.ActsForUser,
+		arg.Now,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const dueRequests = `-- name: DueRequests :many
+SELECT id FROM requests
+WHERE due_at IS NOT NULL AND due_at <= CAST($1 AS BIGINT)
+ORDER BY due_at, id
+LIMIT CAST($2 AS BIGINT)
+`
+
+type DueRequestsParams struct {
+	Now   int64
+	Count int64
+}
+
+func (q *Queries) DueRequests(ctx context.Context, arg DueRequestsParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, dueRequests, arg.Now, arg.Count)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const finishExecution = `-- name: FinishExecution :exec
 UPDATE executions
 SET finished_at = $1, outcome = $2, detail = $3
@@ -34,11 +94,11 @@ func (q *Queries) FinishExecution(ctx context.Context, arg FinishExecutionParams
 
 const insertDecision = `-- name: InsertDecision :exec
 INSERT INTO decisions (
-    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles,
+    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles, own,
     decided_at, revision
 ) VALUES (
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+    $13, $14
 )
 `
 
@@ -54,6 +114,7 @@ type InsertDecisionParams struct {
 	Version           int64
 	Digest            []byte
 	Roles             string
+	Own               int64
 	DecidedAt         int64
 	Revision          int64
 }
@@ -71,6 +132,7 @@ func (q *Queries) InsertDecision(ctx context.Context, arg InsertDecisionParams) 
 		arg.Version,
 		arg.Digest,
 		arg.Roles,
+		arg.Own,
 		arg.DecidedAt,
 		arg.Revision,
 	)
@@ -123,12 +185,12 @@ func (q *Queries) InsertPayload(ctx context.Context, arg InsertPayloadParams) er
 const insertRequest = `-- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    tool_pin, version, digest, ruling, status, reason, editors, execution_id,
-    created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, revision
+    tool_pin, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated, status, reason, editors, execution_id,
+    created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18,
-    $19, $20, $21, $22, $23, $24, $25, $26
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+    $25, $26, $27, $28, $29, $30, $31, $32, $33
 )
 `
 
@@ -146,7 +208,13 @@ type InsertRequestParams struct {
 	ToolPin          string
 	Version          int64
 	Digest           []byte
+	Effect           string
+	Tier             int64
 	Ruling           string
+	Explanation      string
+	Asked            []byte
+	Reminders        int64
+	Escalated        int64
 	Status           string
 	Reason           string
 	Editors          string
@@ -158,6 +226,7 @@ type InsertRequestParams struct {
 	ClosedAt         *int64
 	UpdatedAt        int64
 	Deadline         *int64
+	DueAt            *int64
 	Revision         int64
 }
 
@@ -176,7 +245,13 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.ToolPin,
 		arg.Version,
 		arg.Digest,
+		arg.Effect,
+		arg.Tier,
 		arg.Ruling,
+		arg.Explanation,
+		arg.Asked,
+		arg.Reminders,
+		arg.Escalated,
 		arg.Status,
 		arg.Reason,
 		arg.Editors,
@@ -188,13 +263,84 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.ClosedAt,
 		arg.UpdatedAt,
 		arg.Deadline,
+		arg.DueAt,
 		arg.Revision,
 	)
 	return err
 }
 
+const lastRejection = `-- name: LastRejection :one
+SELECT CAST(COALESCE(MAX(decisions.decided_at), 0) AS BIGINT)
+FROM requests
+JOIN decisions ON decisions.request_id = requests.id
+WHERE requests.asked = $1 AND requests.agent = $2
+    AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
+    AND decisions.verdict = 'reject' AND decisions.surface <> 'policy'
+`
+
+type LastRejectionParams struct {
+	Asked            []byte
+	Agent            string
+	ActsForWorkspace string
+	ActsForUser      string
+}
+
+// LastRejection returns when a person last rejected the same request of an
+// agent, 0 for never.
+func (q *Queries) LastRejection(ctx context.Context, arg LastRejectionParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, lastRejection,
+		arg.Asked,
+		arg.Agent,
+		arg.ActsForWorkspace,
+		arg.ActsForUser,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const lastUse = `-- name: LastUse :one
+SELECT
+    CAST(COALESCE(MAX(CASE WHEN integration = $1 AND tool = $2 THEN last_used_at END), 0) AS BIGINT) AS of_tool,
+    CAST(COALESCE(MAX(CASE WHEN integration = $1 THEN last_used_at END), 0) AS BIGINT) AS of_integration,
+    CAST(COALESCE(MAX(last_used_at), 0) AS BIGINT) AS of_agent
+FROM uses
+WHERE agent = $3 AND owner_workspace = $4 AND owner_user = $5 AND environment = $6
+`
+
+type LastUseParams struct {
+	Integration    string
+	Tool           string
+	Agent          string
+	OwnerWorkspace string
+	OwnerUser      string
+	Environment    string
+}
+
+type LastUseRow struct {
+	OfTool        int64
+	OfIntegration int64
+	OfAgent       int64
+}
+
+// LastUse returns when an agent last used a tool, any tool of its integration,
+// and anything, in an environment; 0 for never.
+func (q *Queries) LastUse(ctx context.Context, arg LastUseParams) (LastUseRow, error) {
+	row := q.db.QueryRowContext(ctx, lastUse,
+		arg.Integration,
+		arg.Tool,
+		arg.Agent,
+		arg.OwnerWorkspace,
+		arg.OwnerUser,
+		arg.Environment,
+	)
+	var i LastUseRow
+	err := row.Scan(&i.OfTool, &i.OfIntegration, &i.OfAgent)
+	return i, err
+}
+
 const loadDecisions = `-- name: LoadDecisions :many
-SELECT receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles, decided_at, revision FROM decisions
+SELECT receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles, own, decided_at, revision FROM decisions
 WHERE request_id = $1 AND revision <= $2
 ORDER BY ordinal
 `
@@ -227,6 +373,7 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 			&i.Version,
 			&i.Digest,
 			&i.Roles,
+			&i.Own,
 			&i.DecidedAt,
 			&i.Revision,
 		); err != nil {
@@ -245,7 +392,7 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 
 const loadRequest = `-- name: LoadRequest :one
 SELECT
-    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.tool_pin, requests.version, requests.digest, requests.ruling, requests.status, requests.reason, requests.editors, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.revision,
+    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.tool_pin, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
     payloads.payload,
     executions.version AS execution_version,
     executions.started_at,
@@ -287,7 +434,13 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.ToolPin,
 		&i.Request.Version,
 		&i.Request.Digest,
+		&i.Request.Effect,
+		&i.Request.Tier,
 		&i.Request.Ruling,
+		&i.Request.Explanation,
+		&i.Request.Asked,
+		&i.Request.Reminders,
+		&i.Request.Escalated,
 		&i.Request.Status,
 		&i.Request.Reason,
 		&i.Request.Editors,
@@ -299,6 +452,7 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.ClosedAt,
 		&i.Request.UpdatedAt,
 		&i.Request.Deadline,
+		&i.Request.DueAt,
 		&i.Request.Revision,
 		&i.Payload,
 		&i.ExecutionVersion,
@@ -310,34 +464,47 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 	return i, err
 }
 
-const nextDeadline = `-- name: NextDeadline :one
-SELECT deadline FROM requests
-WHERE deadline IS NOT NULL
-ORDER BY deadline
+const nextDue = `-- name: NextDue :one
+SELECT due_at FROM requests
+WHERE due_at IS NOT NULL
+ORDER BY due_at
 LIMIT 1
 `
 
-func (q *Queries) NextDeadline(ctx context.Context) (*int64, error) {
-	row := q.db.QueryRowContext(ctx, nextDeadline)
-	var deadline *int64
-	err := row.Scan(&deadline)
-	return deadline, err
+func (q *Queries) NextDue(ctx context.Context) (*int64, error) {
+	row := q.db.QueryRowContext(ctx, nextDue)
+	var due_at *int64
+	err := row.Scan(&due_at)
+	return due_at, err
 }
 
-const overdueRequests = `-- name: OverdueRequests :many
+const pendingTwins = `-- name: PendingTwins :many
 SELECT id FROM requests
-WHERE deadline IS NOT NULL AND deadline <= CAST($1 AS BIGINT)
-ORDER BY deadline, id
-LIMIT CAST($2 AS BIGINT)
+WHERE asked = $1 AND agent = $2 AND acts_for_workspace = $3 AND acts_for_user = $4
+    AND target = $5 AND status = 'pending' AND expires_at > CAST($6 AS BIGINT)
+LIMIT 1
 `
 
-type OverdueRequestsParams struct {
-	Now   int64
-	Count int64
+type PendingTwinsParams struct {
+	Asked            []byte
+	Agent            string
+	ActsForWorkspace string
+	ActsForUser      string
+	Target           string
+	Now              int64
 }
 
-func (q *Queries) OverdueRequests(ctx context.Context, arg OverdueRequestsParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, overdueRequests, arg.Now, arg.Count)
+// PendingTwins returns at most one pending request of an agent that asks the
+// same of the same target.
+func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, pendingTwins,
+		arg.Asked,
+		arg.Agent,
+		arg.ActsForWorkspace,
+		arg.ActsForUser,
+		arg.Target,
+		arg.Now,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -359,27 +526,143 @@ func (q *Queries) OverdueRequests(ctx context.Context, arg OverdueRequestsParams
 	return items, nil
 }
 
+const recentRequests = `-- name: RecentRequests :many
+SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.tool_pin, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
+FROM requests
+JOIN payloads ON payloads.request_id = requests.id AND payloads.version = 1
+ORDER BY requests.id DESC
+LIMIT CAST($1 AS BIGINT)
+`
+
+type RecentRequestsRow struct {
+	Request Request
+	Payload []byte
+}
+
+// RecentRequests returns the newest requests as they were asked. Their ids are
+// in the order in which they were made.
+func (q *Queries) RecentRequests(ctx context.Context, count int64) ([]RecentRequestsRow, error) {
+	rows, err := q.db.QueryContext(ctx, recentRequests, count)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecentRequestsRow
+	for rows.Next() {
+		var i RecentRequestsRow
+		if err := rows.Scan(
+			&i.Request.ID,
+			&i.Request.Agent,
+			&i.Request.ActsForWorkspace,
+			&i.Request.ActsForUser,
+			&i.Request.Purpose,
+			&i.Request.Action,
+			&i.Request.Target,
+			&i.Request.Environment,
+			&i.Request.StatedCount,
+			&i.Request.Reversible,
+			&i.Request.ToolPin,
+			&i.Request.Version,
+			&i.Request.Digest,
+			&i.Request.Effect,
+			&i.Request.Tier,
+			&i.Request.Ruling,
+			&i.Request.Explanation,
+			&i.Request.Asked,
+			&i.Request.Reminders,
+			&i.Request.Escalated,
+			&i.Request.Status,
+			&i.Request.Reason,
+			&i.Request.Editors,
+			&i.Request.ExecutionID,
+			&i.Request.CreatedAt,
+			&i.Request.ExpiresAt,
+			&i.Request.DecidedAt,
+			&i.Request.ApplyBy,
+			&i.Request.ClosedAt,
+			&i.Request.UpdatedAt,
+			&i.Request.Deadline,
+			&i.Request.DueAt,
+			&i.Request.Revision,
+			&i.Payload,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordUse = `-- name: RecordUse :exec
+INSERT INTO uses (agent, owner_workspace, owner_user, environment, integration, tool, last_used_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (agent, owner_workspace, owner_user, environment, integration, tool)
+DO UPDATE SET last_used_at = excluded.last_used_at
+`
+
+type RecordUseParams struct {
+	Agent          string
+	OwnerWorkspace string
+	OwnerUser      string
+	Environment    string
+	Integration    string
+	Tool           string
+	LastUsedAt     int64
+}
+
+func (q *Queries) RecordUse(ctx context.Context, arg RecordUseParams) error {
+	_, err := q.db.ExecContext(ctx, recordUse,
+		arg.Agent,
+		arg.OwnerWorkspace,
+		arg.OwnerUser,
+		arg.Environment,
+		arg.Integration,
+		arg.Tool,
+		arg.LastUsedAt,
+	)
+	return err
+}
+
 const updateRequest = `-- name: UpdateRequest :execrows
 UPDATE requests
 SET
     version = $1,
     digest = $2,
-    status = $3,
-    reason = $4,
-    editors = $5,
-    execution_id = $6,
-    decided_at = $7,
-    apply_by = $8,
-    closed_at = $9,
-    updated_at = $10,
-    deadline = $11,
-    revision = $12
-WHERE id = $13 AND revision = $14
+    effect = $3,
+    tier = $4,
+    ruling = $5,
+    explanation = $6,
+    reminders = $7,
+    escalated = $8,
+    status = $9,
+    reason = $10,
+    editors = $11,
+    execution_id = $12,
+    decided_at = $13,
+    apply_by = $14,
+    closed_at = $15,
+    updated_at = $16,
+    deadline = $17,
+    due_at = $18,
+    revision = $19
+WHERE id = $20 AND revision = $21
 `
 
 type UpdateRequestParams struct {
 	Version        int64
 	Digest         []byte
+	Effect         string
+	Tier           int64
+	Ruling         string
+	Explanation    string
+	Reminders      int64
+	Escalated      int64
 	Status         string
 	Reason         string
 	Editors        string
@@ -389,6 +672,7 @@ type UpdateRequestParams struct {
 	ClosedAt       *int64
 	UpdatedAt      int64
 	Deadline       *int64
+	DueAt          *int64
 	Revision       int64
 	ID             string
 	LoadedRevision int64
@@ -399,6 +683,12 @@ func (q *Queries) UpdateRequest(ctx context.Context, arg UpdateRequestParams) (i
 	result, err := q.db.ExecContext(ctx, updateRequest,
 		arg.Version,
 		arg.Digest,
+		arg.Effect,
+		arg.Tier,
+		arg.Ruling,
+		arg.Explanation,
+		arg.Reminders,
+		arg.Escalated,
 		arg.Status,
 		arg.Reason,
 		arg.Editors,
@@ -408,6 +698,7 @@ func (q *Queries) UpdateRequest(ctx context.Context, arg UpdateRequestParams) (i
 		arg.ClosedAt,
 		arg.UpdatedAt,
 		arg.Deadline,
+		arg.DueAt,
 		arg.Revision,
 		arg.ID,
 		arg.LoadedRevision,

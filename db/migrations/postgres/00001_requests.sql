@@ -16,7 +16,13 @@ CREATE TABLE requests (
     tool_pin           TEXT    NOT NULL,
     version            BIGINT  NOT NULL CHECK (version >= 1),
     digest             BYTEA   NOT NULL,
+    effect             TEXT    NOT NULL CHECK (effect IN ('allow', 'require_approval', 'deny')),
+    tier               BIGINT  NOT NULL,
     ruling             TEXT    NOT NULL, -- JSON of policy.Ruling
+    explanation        TEXT    NOT NULL,
+    asked              BYTEA   NOT NULL, -- the digest of version 1
+    reminders          BIGINT  NOT NULL CHECK (reminders >= 0),
+    escalated          BIGINT  NOT NULL CHECK (escalated IN (0, 1)),
     status             TEXT    NOT NULL CHECK (status IN ('pending', 'approved', 'rejected', 'expired', 'applied')),
     reason             TEXT    NOT NULL,
     editors            TEXT    NOT NULL, -- JSON of []approval.Approver
@@ -28,15 +34,22 @@ CREATE TABLE requests (
     closed_at          BIGINT,
     updated_at         BIGINT  NOT NULL,
     deadline           BIGINT, -- when the request expires unless something happens; NULL once the status is final
+    due_at             BIGINT, -- the deadline, or an earlier time to remind people
     revision           BIGINT  NOT NULL CHECK (revision >= 1),
     CHECK ((deadline IS NULL) = (status IN ('rejected', 'expired', 'applied'))),
+    CHECK ((due_at IS NULL) = (deadline IS NULL)),
+    CHECK (due_at <= deadline),
     CHECK ((closed_at IS NULL) = (status IN ('pending', 'approved'))),
     CHECK ((execution_id IS NULL) = (status <> 'applied')),
     CHECK (decided_at IS NULL OR status <> 'pending'),
     CHECK (status NOT IN ('approved', 'applied') OR (decided_at IS NOT NULL AND apply_by IS NOT NULL))
 );
 
-CREATE INDEX requests_deadline ON requests (deadline, id) WHERE deadline IS NOT NULL;
+CREATE INDEX requests_due ON requests (due_at, id) WHERE due_at IS NOT NULL;
+
+CREATE INDEX requests_pending ON requests (agent, acts_for_workspace, acts_for_user, expires_at) WHERE status = 'pending';
+
+CREATE INDEX requests_asked ON requests (asked, agent);
 
 -- Every version of a payload is kept: a decision is about one of them. They
 -- are apart from the requests so that a change of status rewrites none.
@@ -59,6 +72,7 @@ CREATE TABLE decisions (
     version            BIGINT  NOT NULL CHECK (version >= 1),
     digest             BYTEA   NOT NULL,
     roles              TEXT    NOT NULL, -- JSON of []approval.Membership
+    own                BIGINT  NOT NULL CHECK (own IN (0, 1)), -- the approver's own request or edit
     decided_at         BIGINT  NOT NULL,
     revision           BIGINT  NOT NULL, -- the request's revision that has it first
     UNIQUE (request_id, ordinal),
@@ -73,6 +87,18 @@ CREATE TABLE executions (
     finished_at BIGINT,
     outcome     TEXT    NOT NULL CHECK (outcome IN ('unknown', 'succeeded', 'failed')),
     detail      TEXT    NOT NULL
+);
+
+-- When each agent last applied a request, which is what a first use is told by.
+CREATE TABLE uses (
+    agent           TEXT    NOT NULL,
+    owner_workspace TEXT    NOT NULL,
+    owner_user      TEXT    NOT NULL,
+    environment     TEXT    NOT NULL,
+    integration     TEXT    NOT NULL,
+    tool            TEXT    NOT NULL,
+    last_used_at    BIGINT  NOT NULL,
+    PRIMARY KEY (agent, owner_workspace, owner_user, environment, integration, tool)
 );
 
 -- Events have no foreign keys: they are what is left to check the rest by.
@@ -125,6 +151,7 @@ CREATE TABLE tokens (
 DROP TABLE tokens;
 DROP TABLE outbox;
 DROP TABLE events;
+DROP TABLE uses;
 DROP TABLE executions;
 DROP TABLE decisions;
 DROP TABLE payloads;
