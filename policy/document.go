@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -157,6 +158,10 @@ func readStrictly(source []byte, into any) (file *ast.File, err error) {
 	if !utf8.Valid(source) {
 		return nil, errors.New("the file isn't in UTF-8")
 	}
+	source = bytes.TrimPrefix(source, []byte("\ufeff")) // as some editors begin each file
+	if err := checkCharacters(source); err != nil {
+		return nil, err
+	}
 	// The library is known to panic on some broken files.
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -167,15 +172,15 @@ func readStrictly(source []byte, into any) (file *ast.File, err error) {
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
-	if len(file.Docs) > 1 {
-		return nil, errors.New("there is a second document after \"---\"; put everything in one")
-	}
 	var found indirections
 	for _, doc := range file.Docs {
 		ast.Walk(&found, doc)
 	}
 	if err := errors.Join(found...); err != nil {
 		return nil, err
+	}
+	if len(file.Docs) > 1 {
+		return nil, errors.New("there is a second document after \"---\"; put everything in one")
 	}
 	if err := checkKinds(file, into); err != nil {
 		return nil, err
@@ -188,6 +193,25 @@ func readStrictly(source []byte, into any) (file *ast.File, err error) {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
 	return file, nil
+}
+
+// checkCharacters refuses characters by which a file would show its reviewers
+// something else than it says: they move what is around them or break lines
+// where not every editor does.
+func checkCharacters(source []byte) error {
+	line, column := 1, 1
+	for i, r := range string(source) {
+		breaks := r == '\r' && !bytes.HasPrefix(source[i+1:], []byte("\n")) || r == '\u2028' || r == '\u2029'
+		controls := unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r'
+		if breaks || controls || unicode.Is(unicode.Bidi_Control, r) {
+			return fmt.Errorf("[%d:%d] the character %U can't be seen; leave it out, or write it as an escape in double quotes", line, column, r)
+		}
+		column++
+		if r == '\n' {
+			line, column = line+1, 1
+		}
+	}
+	return nil
 }
 
 // indirections are the places of a file at which something else is meant than
@@ -206,6 +230,10 @@ func (found *indirections) Visit(node ast.Node) ast.Visitor {
 		what = "a merge key (<<)"
 	case *ast.TagNode:
 		what = "a tag (!)"
+	case *ast.MappingKeyNode:
+		what = "a key marked with ?"
+	case *ast.DirectiveNode:
+		what = "a directive (%)"
 	}
 	if what != "" {
 		*found = append(*found, fmt.Errorf("[%s] %s is not accepted here; write out what is meant, or quote it", position(node), what))

@@ -3,8 +3,9 @@ package policy
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -32,10 +33,10 @@ type kindCheck struct{ problems Findings }
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	nodeType     = reflect.TypeFor[node]()
+	tierKey      = regexp.MustCompile(`^[1-5]$`)
 )
 
-// value checks a value and what it consists of. A list or a mapping where
-// something else is needed is left to the library, which refuses it.
+// value checks a value and what it consists of.
 func (c *kindCheck) value(at place, value ast.Node, want reflect.Type) {
 	if want.Kind() == reflect.Pointer {
 		want = want.Elem()
@@ -46,40 +47,78 @@ func (c *kindCheck) value(at place, value ast.Node, want reflect.Type) {
 	}
 	switch {
 	case want == nodeType:
+	case want.Kind() == reflect.Slice:
+		c.list(at, value, want)
+	case want.Kind() == reflect.Map, want.Kind() == reflect.Struct:
+		c.mapping(at, value, want)
+	case !isScalar(value):
+		c.problem(at, value, "one value is accepted, not several")
 	case want == durationType:
-		if isNumber(value) {
+		_, err := time.ParseDuration(scalarText(value))
+		switch {
+		case isNumber(value):
 			c.problem(at, value, "has no unit; a time is written like 15m")
+		case err != nil:
+			c.problem(at, value, "%q is not a time, which is written like 15m", scalarText(value))
 		}
 	case want.Kind() == reflect.String:
-		if isScalar(value) && !isText(value) {
+		if !isText(value) {
 			c.problem(at, value, "%s is not text; quote it if it is meant as such", value.GetToken().Value)
 		}
 	case want.Kind() == reflect.Bool:
-		if _, ok := value.(*ast.BoolNode); isScalar(value) && !ok {
+		if _, ok := value.(*ast.BoolNode); !ok {
 			c.problem(at, value, "%q; true and false are accepted", scalarText(value))
 		}
 	case want.Kind() == reflect.Int, want.Kind() == reflect.Int64:
-		if isScalar(value) && (!isNumber(value) || strings.ContainsAny(scalarText(value), ".eE")) {
+		if _, err := strconv.ParseInt(scalarText(value), 10, 64); err != nil || !isNumber(value) {
 			c.problem(at, value, "%q; a whole number in digits is accepted", scalarText(value))
 		}
 	case want.Kind() == reflect.Float64:
-		if isScalar(value) && !isNumber(value) {
+		if _, err := strconv.ParseFloat(scalarText(value), 64); err != nil || !isNumber(value) {
 			c.problem(at, value, "%q; a number in digits is accepted", scalarText(value))
 		}
-	case want.Kind() == reflect.Slice:
-		if list, ok := value.(*ast.SequenceNode); ok {
-			for i, element := range list.Values {
-				c.value(at.of(i), element, want.Elem())
-			}
+	}
+}
+
+func (c *kindCheck) list(at place, value ast.Node, want reflect.Type) {
+	list, ok := value.(*ast.SequenceNode)
+	if !ok {
+		c.problem(at, value, "a list is accepted, like [a, b]")
+		return
+	}
+	for i, element := range list.Values {
+		c.value(at.of(i), element, want.Elem())
+	}
+}
+
+func (c *kindCheck) mapping(at place, value ast.Node, want reflect.Type) {
+	if !isMapping(value) {
+		c.problem(at, value, "keys with values are accepted, like {a: b}")
+		return
+	}
+	for _, member := range membersOf(value) {
+		key := member.Key.GetToken().Value
+		if want.Kind() == reflect.Map && !c.key(at.of(key), member.Key, want.Key()) {
+			continue
 		}
-	case want.Kind() == reflect.Map, want.Kind() == reflect.Struct:
-		for _, member := range membersOf(value) {
-			key := member.Key.GetToken().Value
-			if inner, ok := memberType(want, key); ok {
-				c.value(at.of(key), member.Value, inner)
-			}
+		if inner, ok := memberType(want, key); ok {
+			c.value(at.of(key), member.Value, inner)
 		}
 	}
+}
+
+// key checks the key of a mapping and reports whether it is right. A tier has
+// one spelling, so that none is there twice.
+func (c *kindCheck) key(at place, key ast.MapKeyNode, want reflect.Type) bool {
+	switch text := scalarText(key); {
+	case want.Kind() == reflect.Int && !tierKey.MatchString(text):
+		c.problem(at, key, "is no tier; they are 1 to 5")
+	case want.Kind() == reflect.String && !isText(key):
+		c.problem(at, key, "%s is not text; quote it if it is meant as such", text)
+	default:
+		return true
+	}
+	return false
 }
 
 func (c *kindCheck) problem(at place, value ast.Node, format string, args ...any) {
