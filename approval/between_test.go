@@ -3,6 +3,7 @@ package approval_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,7 @@ func (d *slowDirectory) Standing(ctx context.Context, who approval.Approver, rol
 func slowed(t *testing.T, f *approvaltest.Fixture) (*approval.Service, *slowDirectory) {
 	t.Helper()
 	directory := &slowDirectory{Directory: f.People}
-	service, err := approval.New(f.Store, directory, approval.Options{Policy: approvaltest.Policy(1), Now: f.Clock.Now})
+	service, err := approval.New(f.Store, directory, approval.Options{Policy: approvaltest.Policy(t, 1), Now: f.Clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestNoWakeIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := approvaltest.New(t, func(o *approval.Options) { o.Now = nil })
 		store := &slowStore{Store: f.Store}
-		service, err := approval.New(store, f.People, approval.Options{Policy: approvaltest.Policy(1)})
+		service, err := approval.New(store, f.People, approval.Options{Policy: approvaltest.Policy(t, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,7 @@ func TestSweepGoesOnPastABrokenRequest(t *testing.T) {
 		f := approvaltest.New(t, func(o *approval.Options) { o.Now = nil })
 		short := func(p *approval.Proposal) { p.TTL = time.Minute }
 		broken, whole := f.Propose(t, short), f.Propose(t, short)
-		service, err := approval.New(&brokenStore{f.Store, broken.ID}, f.People, approval.Options{Policy: approvaltest.Policy(1)})
+		service, err := approval.New(&brokenStore{f.Store, broken.ID}, f.People, approval.Options{Policy: approvaltest.Policy(t, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,35 +197,47 @@ func TestTimeNeverRunsBackwards(t *testing.T) {
 // looser doesn't help.
 func TestClaimUnderAnotherPolicy(t *testing.T) {
 	t.Parallel()
-	self := func(d policy.Document, allow bool) policy.Document {
-		d.Approval.AllowSelf = allow
-		return d
-	}
+	self := approvaltest.ParsePolicy(t, fmt.Sprintf(`
+version: 1
+mode: cautious
+roles: {finance: {users: [%s, %s], self_approval: true}}
+approval: {requires: [{role: finance}]}
+`, approvaltest.Alice.User, approvaltest.Bob.User))
+	denied := approvaltest.ParsePolicy(t, fmt.Sprintf(`
+version: 1
+mode: cautious
+unclassified: deny
+roles: {finance: {users: [%s, %s]}}
+approval: {requires: [{role: finance}]}
+`, approvaltest.Alice.User, approvaltest.Bob.User))
+	one, two := approvaltest.Policy(t, 1), approvaltest.Policy(t, 2)
 	tests := []struct {
 		name         string
-		asked, later policy.Document
+		asked, later *policy.Policy
+		approvers    int
 		change       func(*approvaltest.Fixture)
 		want         error
 		why          string
 	}{
-		{name: "the same", asked: approvaltest.Policy(1), later: approvaltest.Policy(1)},
-		{name: "more people", asked: approvaltest.Policy(1), later: approvaltest.Policy(2), want: approval.ErrRejected, why: "The policy now asks for more: 1 of finance"},
-		{name: "fewer people, and one has left", asked: approvaltest.Policy(2), later: approvaltest.Policy(1),
+		{name: "the same", asked: one, later: one, approvers: 1},
+		{name: "more people", asked: one, later: two, approvers: 1, want: approval.ErrRejected, why: "The policy now asks for 2 of finance"},
+		{name: "denied", asked: one, later: denied, approvers: 1, want: approval.ErrRejected, why: "The policy now denies this action."},
+		{name: "fewer people, and one has left", asked: two, later: one, approvers: 2,
 			change: func(f *approvaltest.Fixture) { f.People.Take("finance", approvaltest.Bob) },
 			want:   approval.ErrRejected, why: "no longer counts"},
-		{name: "no self-approval any more", asked: self(approvaltest.Policy(1), true), later: approvaltest.Policy(1), want: approval.ErrRejected, why: "no longer counts"},
-		{name: "self-approval as before", asked: self(approvaltest.Policy(1), true), later: self(approvaltest.Policy(1), true)},
+		{name: "no self-approval any more", asked: self, later: one, approvers: 1, want: approval.ErrRejected, why: "approve what is their own"},
+		{name: "self-approval as before", asked: self, later: self, approvers: 1},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := approvaltest.New(t, func(o *approval.Options) { o.Policy = test.asked })
 			f.Agent.Owner = approvaltest.Alice
-			if !test.asked.Approval.AllowSelf {
+			if test.asked != self {
 				f.Agent.Owner = approvaltest.Carol
 			}
 			r := f.Propose(t)
-			for _, who := range []approval.Approver{approvaltest.Alice, approvaltest.Bob}[:test.asked.Approval.Roles[0].Count] {
+			for _, who := range []approval.Approver{approvaltest.Alice, approvaltest.Bob}[:test.approvers] {
 				r = f.Decide(t, who, r, approval.Approve)
 			}
 			if test.change != nil {
@@ -260,7 +273,7 @@ func TestClaimChecksThePayload(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.New(t)
 	r := f.Decide(t, approvaltest.Alice, f.Propose(t), approval.Approve)
-	service, err := approval.New(tamperedStore{f.Store}, f.People, approval.Options{Policy: approvaltest.Policy(1), Now: f.Clock.Now})
+	service, err := approval.New(tamperedStore{f.Store}, f.People, approval.Options{Policy: approvaltest.Policy(t, 1), Now: f.Clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +286,7 @@ func TestClaimChecksThePayload(t *testing.T) {
 // Who approved an earlier version doesn't help when the approval is used.
 func TestClaimCountsOnlyTheLastVersion(t *testing.T) {
 	t.Parallel()
-	f := approvaltest.New(t, func(o *approval.Options) { o.Policy = approvaltest.Policy(2) })
+	f := approvaltest.New(t, func(o *approval.Options) { o.Policy = approvaltest.Policy(t, 2) })
 	people := crowd(f)
 	r := f.Decide(t, people[0], f.Propose(t), approval.Approve)
 	r, err := f.Service.Edit(t.Context(), people[1], r.ID, 1, []byte(`{"amount":1}`), approval.Slack)
@@ -292,7 +305,7 @@ func TestClaimCountsOnlyTheLastVersion(t *testing.T) {
 // had approved that version.
 func TestClickOnAReplacedVersion(t *testing.T) {
 	t.Parallel()
-	f := approvaltest.New(t, func(o *approval.Options) { o.Policy = approvaltest.Policy(2) })
+	f := approvaltest.New(t, func(o *approval.Options) { o.Policy = approvaltest.Policy(t, 2) })
 	first := f.Propose(t)
 	f.Decide(t, approvaltest.Alice, first, approval.Approve)
 	if _, err := f.Service.Edit(t.Context(), approvaltest.Bob, first.ID, 1, []byte(`{"amount":1}`), approval.Slack); err != nil {

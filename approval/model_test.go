@@ -73,8 +73,7 @@ func TestServiceAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprintf("%d needed", need), func(t *testing.T) {
 			t.Parallel()
 			f := approvaltest.New(t, func(o *approval.Options) {
-				o.Policy = approvaltest.Policy(need)
-				o.ApplyWithin = applyWithin
+				o.Policy = approvaltest.Policy(t, need)
 			})
 			rapid.Check(t, func(rt *rapid.T) { againstModel(t, rt, f, need) })
 			if _, _, err := audit.Verify(f.Store.Events(t.Context())); err != nil {
@@ -84,7 +83,7 @@ func TestServiceAgainstModel(t *testing.T) {
 	}
 }
 
-const applyWithin = 10 * time.Minute
+const applyWithin = 15 * time.Minute // the policy's default
 
 func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, need int) {
 	people := []approval.Approver{approvaltest.Alice, approvaltest.Bob, approvaltest.Carol}

@@ -23,15 +23,23 @@ var (
 // byAda is who approved, as looked up when the approval is used.
 var byAda = []holder{{ada, oncall.Roles}}
 
+const applyWithin = 15 * time.Minute
+
 func oneOf(role string) policy.Ruling {
-	return policy.Ruling{Effect: policy.RequireApproval, Tier: policy.TierDestructive, Requirement: policy.Requirement{Roles: []policy.RoleCount{{Role: role, Count: 1}}}}
+	return policy.Ruling{
+		Effect:       policy.RequireApproval,
+		Tier:         policy.TierDestructive,
+		Requirement:  policy.Requirement{Roles: []policy.RoleCount{{Role: role, Count: 1}}},
+		DecideWithin: MaxTTL,
+		ApplyWithin:  applyWithin,
+	}
 }
 
 func source() *rand.ChaCha8 { return rand.NewChaCha8([32]byte{1}) }
 
 func pending(t *testing.T) *Request {
 	t.Helper()
-	r, err := propose(crmAgent, Proposal{Purpose: "Clean up", Action: "crm.delete", Payload: []byte(`{"ids":[1,2]}`)}, oneOf("oncall"), start, source())
+	r, err := propose(crmAgent, Proposal{Purpose: "Clean up", Action: "crm.delete", Payload: []byte(`{"ids":[1,2]}`)}, policy.Explanation{Ruling: oneOf("oncall")}, start, source())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +64,7 @@ func in(t *testing.T, state string) *Request {
 	t.Helper()
 	r := pending(t)
 	now := start.Add(time.Minute)
-	approve := func() { must(t, r.decide(ada, oncall, ballot(r, Approve), now, DefaultApplyWithin, source())) }
+	approve := func() { must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), now, source())) }
 	switch state {
 	case "pending":
 	case "approved":
@@ -69,7 +77,7 @@ func in(t *testing.T, state string) *Request {
 		must(t, r.claim(crmAgent, byAda, oneOf("oncall"), now, source()))
 		must(t, r.finish(crmAgent, Succeeded, "2 deleted", now))
 	case "rejected":
-		must(t, r.decide(ada, oncall, ballot(r, Reject), now, DefaultApplyWithin, source()))
+		must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Reject), now, source()))
 	case "expired":
 		r.expire(r.ExpiresAt)
 	case "expired approved":
@@ -90,12 +98,14 @@ func TestEveryStateAndAction(t *testing.T) {
 	now := start.Add(2 * time.Minute)
 	actions := map[string]func(*Request) error{
 		"approve": func(r *Request) error {
-			return r.decide(grace, oncall, ballot(r, Approve), now, DefaultApplyWithin, source())
+			return r.decide(grace, oncall, oneOf("oncall"), ballot(r, Approve), now, source())
 		},
 		"reject": func(r *Request) error {
-			return r.decide(grace, oncall, ballot(r, Reject), now, DefaultApplyWithin, source())
+			return r.decide(grace, oncall, oneOf("oncall"), ballot(r, Reject), now, source())
 		},
-		"edit":   func(r *Request) error { return r.edit(grace, r.Version, Payload(`{"ids":[1]}`), Slack, now) },
+		"edit": func(r *Request) error {
+			return r.edit(grace, r.Version, Payload(`{"ids":[1]}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, now)
+		},
 		"claim":  func(r *Request) error { return r.claim(crmAgent, byAda, oneOf("oncall"), now, source()) },
 		"finish": func(r *Request) error { return r.finish(crmAgent, Failed, "", now) },
 		"expire early": func(r *Request) error {
@@ -217,7 +227,7 @@ func TestDeadlines(t *testing.T) {
 		t.Error("not expired at the deadline")
 	}
 	r = in(t, "approved")
-	if got, want := r.ApplyBy, start.Add(time.Minute+DefaultApplyWithin); !got.Equal(want) {
+	if got, want := r.ApplyBy, start.Add(time.Minute+applyWithin); !got.Equal(want) {
 		t.Errorf("apply by %v, want %v", got, want)
 	}
 	if r.expire(r.ApplyBy.Add(-time.Millisecond)) || !r.expire(r.ApplyBy) {
@@ -260,14 +270,16 @@ func TestWhoCounts(t *testing.T) {
 		{name: "the person the agent acts for rejects", who: olivia, standing: oncall, verdict: Reject},
 		{name: "the same id in another workspace is another person", who: Approver{"T0OTHER", olivia.User}, standing: oncall, verdict: Approve},
 		{name: "the owner, where the rule says so", who: olivia, standing: oncall, verdict: Approve,
-			change: func(r *Request, _ *Ballot) { r.Requirement.AllowSelf = true }},
+			change: func(r *Request, _ *Ballot) { r.Ruling.Requirement.Roles[0].AllowSelf = true }},
 		{name: "the editor", who: grace, standing: oncall, verdict: Approve, want: ErrSelf,
 			change: func(r *Request, b *Ballot) {
-				_ = r.edit(grace, r.Version, Payload(`{}`), Slack, start)
+				_ = r.edit(grace, r.Version, Payload(`{}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, start)
 				*b = ballot(r, Approve)
 			}},
 		{name: "an older version", who: ada, standing: oncall, verdict: Approve, want: ErrStale,
-			change: func(r *Request, _ *Ballot) { _ = r.edit(grace, r.Version, Payload(`{}`), Slack, start) }},
+			change: func(r *Request, _ *Ballot) {
+				_ = r.edit(grace, r.Version, Payload(`{}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, start)
+			}},
 		{name: "a version to come", who: ada, standing: oncall, verdict: Approve, want: ErrStale,
 			change: func(_ *Request, b *Ballot) { b.Version = 2 }},
 		{name: "another digest", who: ada, standing: oncall, verdict: Approve, want: ErrStale,
@@ -281,7 +293,7 @@ func TestWhoCounts(t *testing.T) {
 			if test.change != nil {
 				test.change(r, &b)
 			}
-			err := r.decide(test.who, test.standing, b, start, DefaultApplyWithin, source())
+			err := r.decide(test.who, test.standing, oneOf("oncall"), b, start, source())
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
@@ -296,14 +308,14 @@ func TestWhoCounts(t *testing.T) {
 func TestEditDropsVotes(t *testing.T) {
 	t.Parallel()
 	r := pending(t)
-	r.Requirement.Roles[0].Count = 2
-	must(t, r.decide(ada, oncall, ballot(r, Approve), start, DefaultApplyWithin, source()))
+	r.Ruling.Requirement.Roles[0].Count = 2
+	must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), start, source()))
 	first := r.Digest
-	must(t, r.edit(grace, r.Version, Payload(`{"ids":[1]}`), Slack, start))
+	must(t, r.edit(grace, r.Version, Payload(`{"ids":[1]}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, start))
 	if r.Version != 2 || r.Digest == first || len(r.Votes()) != 0 {
 		t.Errorf("version %d, votes %v", r.Version, r.Votes())
 	}
-	must(t, r.decide(ada, oncall, ballot(r, Approve), start, DefaultApplyWithin, source()))
+	must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), start, source()))
 	if r.Status != Pending || r.Missing()[0].Count != 1 {
 		t.Errorf("after one of two: %s, missing %v", r.Status, r.Missing())
 	}

@@ -57,7 +57,7 @@ func (s *Service) CreateToken(ctx context.Context, by Operator, agent string, ow
 	if !ValidAgentName(agent) {
 		return Token{}, "", invalid("agent", "%q is not a name: 1 to 64 letters, digits, dots, dashes and underscores are accepted, starting with a letter or digit", agent)
 	}
-	if err := s.options.Policy.ValidateFor(owner.User); err != nil {
+	if err := s.Policy().ValidateFor(owner.User); err != nil {
 		return Token{}, "", invalid("owner", "%v", err)
 	}
 	now := milliseconds(s.options.Now())

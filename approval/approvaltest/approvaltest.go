@@ -8,6 +8,7 @@ package approvaltest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ type Fixture struct {
 	People  *People
 	Clock   *Clock         // stands still until it is moved
 	Agent   approval.Agent // "deployer", who acts for nobody
+
+	proposed atomic.Int64
 }
 
 // New makes a Fixture that ends with the test. Its policy asks for one of
@@ -62,7 +65,7 @@ func New(t testing.TB, options ...func(*approval.Options)) *Fixture {
 }
 
 // Policy is a policy that asks for so many of the role "finance", which Alice
-// and Bob hold.
+// and Bob hold, and that lets agents ask as much as a test asks.
 func Policy(t testing.TB, count int) *policy.Policy {
 	t.Helper()
 	return ParsePolicy(t, fmt.Sprintf(`
@@ -70,6 +73,7 @@ version: 1
 mode: cautious
 roles: {finance: {users: [%s, %s]}}
 approval: {requires: [{role: finance, count: %d}]}
+limits: {pending: 1000000, per_minute: 1000000, cooldown: 0s}
 `, Alice.User, Bob.User, count))
 }
 
@@ -84,7 +88,8 @@ func ParsePolicy(t testing.TB, source string) *policy.Policy {
 }
 
 // Propose has the fixture's agent ask for approval of a small payout, which
-// each option may change, and returns the request.
+// each option may change, and returns the request. From the second on, each has
+// a target of its own, since agents don't ask twice for the same.
 func (f *Fixture) Propose(t testing.TB, options ...func(*approval.Proposal)) *approval.Request {
 	t.Helper()
 	proposal := approval.Proposal{
@@ -93,6 +98,9 @@ func (f *Fixture) Propose(t testing.TB, options ...func(*approval.Proposal)) *ap
 		Target:      "acct_1032",
 		Environment: "production",
 		Payload:     []byte(`{"amount": 1200, "currency": "EUR"}`),
+	}
+	if n := f.proposed.Add(1); n > 1 {
+		proposal.Target += fmt.Sprintf("-%d", n)
 	}
 	for _, option := range options {
 		option(&proposal)
