@@ -11,15 +11,10 @@ import (
 // buildApprovals works out what approving takes at each tier: what stands under
 // approval, with what the tier says instead.
 func (b *builder) buildApprovals() {
-	if len(b.source.Approval.Requires) == 0 {
+	if b.source.Approval.Requires == nil {
 		b.problem(place{"approval"}, "requires is missing; name the role that approves")
 	}
 	b.terms(place{"approval"}, b.source.Approval, approvalDocument{}, TierRead)
-	for tier := range b.source.Tiers {
-		if !tier.valid() {
-			b.problem(place{"tiers", tier}, "is no tier; they are 1 to 5")
-		}
-	}
 	for tier := TierRead; tier <= TierIrreversible; tier++ {
 		at := place{"approval"}
 		if _, own := b.source.Tiers[tier]; own {
@@ -47,6 +42,8 @@ func (b *builder) terms(at place, written, general approvalDocument, tier Tier) 
 	requires := written.Requires
 	if requires == nil {
 		requires = general.Requires
+	} else if len(requires) == 0 {
+		b.problem(at.of("requires"), "is an empty list; name the role that approves, or leave it out")
 	}
 	terms.requirement = Requirement{
 		Roles:          b.required(from(written.Requires != nil, "requires"), requires, self == nil),

@@ -13,7 +13,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // MaxSource is how long a policy file may be, in bytes.
@@ -168,16 +170,12 @@ func readStrictly(source []byte, into any) (file *ast.File, err error) {
 			err = errors.New("the file is not YAML that can be read")
 		}
 	}()
+	if err := checkTokens(source); err != nil {
+		return nil, err
+	}
 	file, err = parser.ParseBytes(source, 0)
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false))
-	}
-	var found indirections
-	for _, doc := range file.Docs {
-		ast.Walk(&found, doc)
-	}
-	if err := errors.Join(found...); err != nil {
-		return nil, err
 	}
 	if len(file.Docs) > 1 {
 		return nil, errors.New("there is a second document after \"---\"; put everything in one")
@@ -214,31 +212,48 @@ func checkCharacters(source []byte) error {
 	return nil
 }
 
-// indirections are the places of a file at which something else is meant than
-// is written there.
-type indirections []error
+// maxNested is how deep a file may be nested; the library takes very long for
+// more.
+const maxNested = 100
 
-// Visit is called for each node of a file.
-func (found *indirections) Visit(node ast.Node) ast.Visitor {
-	what := ""
-	switch node.(type) {
-	case *ast.AnchorNode:
-		what = "an anchor (&)"
-	case *ast.AliasNode:
-		what = "an alias (*)"
-	case *ast.MergeKeyNode:
-		what = "a merge key (<<)"
-	case *ast.TagNode:
-		what = "a tag (!)"
-	case *ast.MappingKeyNode:
-		what = "a key marked with ?"
-	case *ast.DirectiveNode:
-		what = "a directive (%)"
+// checkTokens refuses the features of YAML by which something else is meant at
+// a place than is written there.
+func checkTokens(source []byte) error {
+	var found []error
+	nested, entries, line := 0, 0, 0
+	for _, t := range lexer.Tokenize(string(source)) {
+		if t.Position.Line != line {
+			entries, line = 0, t.Position.Line
+		}
+		what := ""
+		switch t.Type {
+		case token.AnchorType:
+			what = "an anchor (&)"
+		case token.AliasType:
+			what = "an alias (*)"
+		case token.MergeKeyType:
+			what = "a merge key (<<)"
+		case token.TagType:
+			what = "a tag (!)"
+		case token.MappingKeyType:
+			what = "a key marked with ?"
+		case token.DirectiveType:
+			what = "a directive (%)"
+		case token.SequenceEntryType:
+			entries++
+		case token.SequenceStartType, token.MappingStartType:
+			nested++
+		case token.SequenceEndType, token.MappingEndType:
+			nested--
+		}
+		if what != "" {
+			found = append(found, fmt.Errorf("[%d:%d] %s is not accepted here; write out what is meant, or quote it", t.Position.Line, t.Position.Column, what))
+		}
+		if nested+entries > maxNested {
+			return fmt.Errorf("[%d:%d] is nested too deep; at most %d levels are accepted", t.Position.Line, t.Position.Column, maxNested)
+		}
 	}
-	if what != "" {
-		*found = append(*found, fmt.Errorf("[%s] %s is not accepted here; write out what is meant, or quote it", position(node), what))
-	}
-	return found
+	return errors.Join(found...)
 }
 
 // place is where something stands in a file: keys of mappings, as strings or
@@ -293,6 +308,17 @@ func locate(file *ast.File, at place) ast.Node {
 	return shown
 }
 
+// has reports whether there is such a place in a file.
+func has(file *ast.File, at place) bool {
+	value := file.Docs[0].Body
+	for _, step := range at {
+		if _, value = child(value, step); value == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // child is the key and the value of one member of a mapping, or an element of a
 // list; nothing if there is no such thing.
 func child(node ast.Node, step any) (key, value ast.Node) {
@@ -327,12 +353,7 @@ func isMapping(node ast.Node) bool {
 	return node.Type() == ast.MappingType || node.Type() == ast.MappingValueType
 }
 
-// position is where a node begins, as line:column.
-func position(node ast.Node) string {
-	line, column := lineColumn(node)
-	return fmt.Sprintf("%d:%d", line, column)
-}
-
+// lineColumn is where a node begins.
 func lineColumn(node ast.Node) (line, column int) {
 	// The library's place of a mapping without braces is its first colon.
 	switch mapping := node.(type) {

@@ -21,7 +21,8 @@ const (
 	minWithin  = time.Minute
 	maxWithin  = 24 * time.Hour
 	maxScope   = 8 * time.Hour
-	maxPending = 1000
+	maxPending = 1_000_000
+	maxOver    = 1e15 // below it, floating point tells whole numbers apart
 )
 
 // What holds unless the policy says otherwise.
@@ -38,6 +39,7 @@ var (
 	plainName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 	slackUser = regexp.MustCompile(`^[UW][A-Z0-9]{2,30}$`)
 	userGroup = regexp.MustCompile(`^S[A-Z0-9]{2,30}$`)
+	agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
 // IsUserID reports whether id has the form of a Slack user id.
@@ -184,11 +186,6 @@ func (b *builder) buildModes() {
 			}
 			m.effects[tier], before = effect, effect
 		}
-		for tier := range b.source.Modes[name] {
-			if !tier.valid() {
-				b.problem(at.of(tier), "is no tier; they are 1 to 5")
-			}
-		}
 		b.modes[name] = m
 	}
 	if b.source.Mode == "" {
@@ -275,6 +272,7 @@ func (b *builder) buildAgents() {
 		if !slackUser.MatchString(owner) {
 			b.problem(place{"agents", name, "owner"}, "%q is not a Slack user id (like U024BE7LH)", owner)
 		}
+		b.checkAgent(place{"agents", name}, name)
 		b.owners[name] = owner
 	}
 }
@@ -364,6 +362,7 @@ func (b *builder) buildFirstUse() {
 // means all.
 func (b *builder) environmentSet(at place, names []string) map[string]bool {
 	if len(names) == 0 {
+		b.checkNotEmpty(at, names)
 		return nil
 	}
 	set := make(map[string]bool, len(names))
@@ -376,6 +375,20 @@ func (b *builder) environmentSet(at place, names []string) map[string]bool {
 	return set
 }
 
+// checkNotEmpty refuses a list of nothing: it might mean all, as a list that is
+// left out does, or none.
+func (b *builder) checkNotEmpty(at place, list []string) {
+	if list != nil && len(list) == 0 {
+		b.problem(at, "is an empty list; name some, or leave it out for all")
+	}
+}
+
+func (b *builder) checkAgent(at place, name string) {
+	if !agentName.MatchString(name) {
+		b.problem(at, "an agent's name is 1 to 64 letters, digits, ., _ and -, starting with a letter or a digit")
+	}
+}
+
 func (b *builder) thresholds(at place, written []thresholdDocument, above Tier) []threshold {
 	var all []threshold
 	for i, t := range written {
@@ -384,8 +397,8 @@ func (b *builder) thresholds(at place, written []thresholdDocument, above Tier) 
 		case t.Over == nil:
 			b.problem(here, "over is missing; name the number")
 			continue
-		case !(*t.Over >= 0) || *t.Over > 1e15:
-			b.problem(here.of("over"), "is %v; a number of at least 0 is accepted", *t.Over)
+		case !(*t.Over >= 0 && *t.Over <= maxOver):
+			b.problem(here.of("over"), "is %v; 0 to 1e15 are accepted", *t.Over)
 		case !t.RaiseTo.valid() || t.RaiseTo <= above:
 			b.problem(here, "raise_to is %d; a tier above %d is accepted", t.RaiseTo, above)
 		}
@@ -452,6 +465,9 @@ func (b *builder) buildTool(at place, integration, name string, written toolDocu
 // expression compiles what is written; nil for nothing.
 func (b *builder) expression(at place, source string, want ...*cel.Type) *expression {
 	if strings.TrimSpace(source) == "" {
+		if has(b.file, at) {
+			b.problem(at, "is empty; write an expression, or leave it out")
+		}
 		return nil
 	}
 	made, err := compile(source, want...)
@@ -496,6 +512,11 @@ func (b *builder) buildRule(at place, written ruleDocument, block bool) {
 		b.problem(at, "the tier is %d; tiers are 1 to 5", r.tier)
 	}
 	b.checkFacts(at, r)
+	b.checkNotEmpty(at.of("actions"), written.Actions)
+	b.checkNotEmpty(at.of("agents"), written.Agents)
+	for i, agent := range written.Agents {
+		b.checkAgent(at.of("agents", i), agent)
+	}
 	for i, action := range written.Actions {
 		if !patternName.MatchString(action) {
 			b.problem(at.of("actions", i), "an action is INTEGRATION.TOOL with * for any characters")
@@ -532,8 +553,8 @@ func (b *builder) checkFacts(at place, r *rule) {
 		case bound.value == nil:
 		case !bound.fits:
 			b.problem(at.of(bound.key), "doesn't fit a rule to %s: over is for raising and blocking, at_most for lowering", r.kind)
-		case !(*bound.value >= 0):
-			b.problem(at.of(bound.key), "is %v; a number of at least 0 is accepted", *bound.value)
+		case !(*bound.value >= 0 && *bound.value <= maxOver):
+			b.problem(at.of(bound.key), "is %v; 0 to 1e15 are accepted", *bound.value)
 		}
 	}
 	if r.when != nil && r.when.uses("in_hours") && b.clock.zone == nil {
@@ -580,7 +601,7 @@ func (b *builder) keys(written []string) []string {
 	folded := make([]string, 0, len(written))
 	for i, key := range written {
 		if key == "" {
-			b.problem(place{"redact", "keys", i}, "is empty")
+			b.problem(place{"redact", "keys", i}, "is empty; name a key")
 		}
 		folded = append(folded, strings.ToLower(key))
 	}
@@ -610,8 +631,8 @@ func (b *builder) buildLimits() {
 	}
 	if written.PerMinute != nil {
 		b.limits.PerMinute = *written.PerMinute
-		if *written.PerMinute < 1 || *written.PerMinute > 60_000 {
-			b.problem(at.of("per_minute"), "is %d; 1 to 60000 are accepted", *written.PerMinute)
+		if *written.PerMinute < 1 || *written.PerMinute > 1_000_000 {
+			b.problem(at.of("per_minute"), "is %d; 1 to 1000000 are accepted", *written.PerMinute)
 		}
 	}
 	if written.Cooldown != nil {
