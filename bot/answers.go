@@ -29,7 +29,7 @@ func answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 	case errors.Is(err, approval.ErrRecorded):
 		return recorded(verdict, r), true
 	case errors.Is(err, approval.ErrNotApprover):
-		return "This needs " + escape(r.Requirement.String()) + ". You are not in it, so your click doesn't count.", true
+		return "This needs " + escape(r.Ruling.Requirement.String()) + ". You are not in it, so your click doesn't count.", true
 	case errors.Is(err, approval.ErrSelf):
 		return "This doesn't count: " + own(r) + ", so somebody else must approve. " + more(r.Missing()), true
 	case errors.As(err, &account):

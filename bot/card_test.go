@@ -282,10 +282,10 @@ func anyRequest(t *rapid.T) *approval.Request {
 	r.Payload = approval.Payload(jsonText().Draw(t, "payload"))
 	r.StatedCount = rapid.SampledFrom([]*int64{nil, pointer[int64](0), pointer[int64](1), pointer[int64](214), pointer[int64](math.MaxInt64)}).Draw(t, "count")
 	for range rapid.IntRange(0, 5).Draw(t, "rules") {
-		r.Rules = append(r.Rules, policy.FiredRule{ID: "x", Why: clipped(t, "why", 300)})
+		r.Ruling.Rules = append(r.Ruling.Rules, policy.FiredRule{ID: "x", Why: clipped(t, "why", 300)})
 	}
 	needed := rapid.IntRange(1, policy.MaxPeople).Draw(t, "needed")
-	r.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: needed}}
+	r.Ruling.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: needed}}
 	for range rapid.IntRange(0, 3).Draw(t, "editors") {
 		r.Editors = append(r.Editors, grace)
 	}

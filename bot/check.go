@@ -26,7 +26,7 @@ type Finding struct {
 // this policy: the tokens, their scopes, the clock, the channel, and every
 // person and group of every role. It posts nothing. Without a network it says
 // that Slack can't be reached.
-func Check(ctx context.Context, options Options, document policy.Document) []Finding {
+func Check(ctx context.Context, options Options, p *policy.Policy) []Finding {
 	c := checker{options: options}
 	if err := c.options.check(); err != nil {
 		c.bad("Slack options", "%v", err)
@@ -35,7 +35,7 @@ func Check(ctx context.Context, options Options, document policy.Document) []Fin
 	c.slack = c.options.client(deliveryTimeout)
 	if c.token(ctx) {
 		c.channel(ctx)
-		c.roles(ctx, document)
+		c.roles(ctx, p)
 	}
 	c.clicks(ctx)
 	return c.findings
@@ -153,14 +153,14 @@ func (c *checker) channel(ctx context.Context) {
 }
 
 // roles looks at everybody who may decide.
-func (c *checker) roles(ctx context.Context, document policy.Document) {
+func (c *checker) roles(ctx context.Context, p *policy.Policy) {
 	directory, err := NewDirectory(c.options)
 	if err != nil {
 		c.bad("roles", "%v", err)
 		return
 	}
 	grouped := false
-	for _, role := range document.Roles {
+	for _, role := range p.Roles() {
 		subject := "role " + role.Name
 		able := 0
 		for _, user := range role.Users {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/bot/slacksim"
-	"github.com/countersign/countersign/policy"
 )
 
 func TestManifest(t *testing.T) {
@@ -42,10 +41,7 @@ func jsonValue(t *testing.T, text string) json.RawMessage {
 func checked(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	all := append([]func(*world){func(w *world) {
-		w.policy.Roles = []policy.Role{
-			{Name: "oncall", Users: []string{"U0ADA", "U0GRACE"}},
-			{Name: "finance", Groups: []string{"S0FINANCE"}},
-		}
+		w.policy.oncall = "{users: [U0ADA, U0GRACE]}"
 	}}, change...)
 	return newWorld(t, all...)
 }
@@ -53,7 +49,7 @@ func checked(t *testing.T, change ...func(*world)) *world {
 func TestCheckFindsNothing(t *testing.T) {
 	t.Parallel()
 	w := checked(t, func(w *world) { w.options.AppToken = w.slack.Options().AppToken })
-	findings := bot.Check(w.context(), w.options, w.policy)
+	findings := bot.Check(w.context(), w.options, w.policy.parse(t))
 	subjects := make(map[string]bool)
 	for _, f := range findings {
 		subjects[f.Subject] = true
@@ -95,9 +91,9 @@ func TestCheckFinds(t *testing.T) {
 		{"a shared channel", func(w *world) {
 			w.slack.SetChannel(slacksim.Channel{ID: channel, Name: "approvals", ExtShared: true})
 		}, "Slack channel", "another organisation"},
-		{"a guest on call", func(w *world) { w.policy.Roles[0].Users = append(w.policy.Roles[0].Users, "U0GUEST") }, "role oncall", "U0GUEST: guests"},
-		{"nobody's id", func(w *world) { w.policy.Roles[0].Users = []string{"U0NOBODY"} }, "role oncall", "U0NOBODY"},
-		{"no such group", func(w *world) { w.policy.Roles[1].Groups = []string{"S0NOTHING"} }, "role finance, S0NOTHING", "no_such_subteam"},
+		{"a guest on call", func(w *world) { w.policy.oncall = "{users: [U0ADA, U0GRACE, U0GUEST]}" }, "role oncall", "U0GUEST: guests"},
+		{"nobody's id", func(w *world) { w.policy.oncall = "{users: [U0NOBODY]}" }, "role oncall", "U0NOBODY"},
+		{"no such group", func(w *world) { w.policy.finance = "{groups: [S0NOTHING]}" }, "role finance, S0NOTHING", "no_such_subteam"},
 		{"an empty group", func(w *world) {
 			w.slack.SetGroup(slacksim.Group{ID: "S0FINANCE", Handle: "finance"})
 		}, "role finance", "no members"},
@@ -114,7 +110,7 @@ func TestCheckFinds(t *testing.T) {
 			t.Parallel()
 			w := checked(t)
 			test.change(w)
-			findings := bot.Check(w.context(), w.options, w.policy)
+			findings := bot.Check(w.context(), w.options, w.policy.parse(t))
 			for _, f := range findings {
 				if !f.OK && f.Subject == test.subject && strings.Contains(f.Text, test.says) {
 					return

@@ -110,7 +110,7 @@ func TestUnverified(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.slack.Fail("users.info", fault, 0)
-			got, err := directory.Standing(w.context(), approval.Approver{Workspace: "T0DEMO", User: "U0ADA"}, w.policy.Roles)
+			got, err := directory.Standing(w.context(), approval.Approver{Workspace: "T0DEMO", User: "U0ADA"}, w.policy.parse(t).Roles())
 			if !errors.Is(err, approval.ErrUnverified) || len(got.Roles) > 0 {
 				t.Errorf("got %+v, %v", got, err)
 			}

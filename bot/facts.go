@@ -111,10 +111,10 @@ func (f *facts) lines() slack.RichTextElement {
 
 // why says which tier the action has and which rules led to that.
 func (f *facts) why(l *line) {
-	l.text(capital(f.r.Tier.String()))
-	for i, rule := range f.r.Rules {
+	l.text(capital(f.r.Ruling.Tier.String()))
+	for i, rule := range f.r.Ruling.Rules {
 		if i == f.budget.rules {
-			l.text(". And " + counted(int64(len(f.r.Rules)-i), "more rule"))
+			l.text(". And " + counted(int64(len(f.r.Ruling.Rules)-i), "more rule"))
 			f.whole = false
 			break
 		}

@@ -33,14 +33,17 @@ func deletion(change ...func(*approval.Request)) *approval.Request {
 		Reversible:  pointer(false),
 		Payload:     approval.Payload(`{"table":"customers","where":{"status":"inactive","last_seen_before":"2024-12-01"},"expected_count":214}`),
 		Version:     1,
-		Tier:        policy.TierDestructive,
-		Requirement: policy.Requirement{Roles: []policy.RoleCount{{Role: "oncall", Count: 1}}},
-		Rules:       []policy.FiredRule{{ID: "unclassified", Why: "No rule classifies this action, so a person decides."}},
-		Status:      approval.Pending,
-		CreatedAt:   asked,
-		ExpiresAt:   asked.Add(time.Hour),
-		UpdatedAt:   asked,
-		Revision:    1,
+		Ruling: policy.Ruling{
+			Effect:      policy.RequireApproval,
+			Tier:        policy.TierDestructive,
+			Requirement: policy.Requirement{Roles: []policy.RoleCount{{Role: "oncall", Count: 1}}},
+			Rules:       []policy.FiredRule{{ID: "unclassified", Why: "No rule classifies this action, so a person decides."}},
+		},
+		Status:    approval.Pending,
+		CreatedAt: asked,
+		ExpiresAt: asked.Add(time.Hour),
+		UpdatedAt: asked,
+		Revision:  1,
 	}
 	digest, err := approval.ParseDigest(someDigest)
 	if err != nil {
@@ -73,7 +76,7 @@ func decoys(r *approval.Request) {
 
 // twoOf asks for two people.
 func twoOf(r *approval.Request) {
-	r.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: 1}, {Role: "oncall", Count: 1}}
+	r.Ruling.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: 1}, {Role: "oncall", Count: 1}}
 }
 
 // vote adds a decision and counts it as a change.

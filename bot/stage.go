@@ -52,7 +52,7 @@ func votes(r *approval.Request) (given, needed int) {
 	for _, missing := range r.Missing() {
 		open += missing.Count
 	}
-	for _, want := range r.Requirement.Roles {
+	for _, want := range r.Ruling.Requirement.Roles {
 		needed += want.Count
 	}
 	return max(needed-open, 0), needed

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,12 +29,13 @@ type world struct {
 	slack   *slacksim.Server
 	store   *faultyStore
 	options bot.Options
-	policy  policy.Document
+	policy  terms
 	service *approval.Service
 	bot     *bot.Bot
 	agent   approval.Agent
 	log     *logBook
 	clock   *approvaltest.Clock // the service's
+	asked   int                 // requests so far
 
 	endpoint atomic.Pointer[http.Handler] // where Slack posts interactions
 	end      func()                       // has Run end
@@ -75,12 +77,10 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		store: &faultyStore{DB: approvaltest.New(t).Store},
 		log:   new(logBook),
 		clock: new(approvaltest.Clock),
-		policy: policy.Document{
-			Roles: []policy.Role{
-				{Name: "oncall", Users: []string{"U0ADA", "U0GRACE", "U0ALAN", "U0GUEST", "U0SINGLE", "U0GONE", "U0ROBOT", "U0FLOW", "U0OTHER", "U0STRANGER"}},
-				{Name: "finance", Groups: []string{"S0FINANCE"}},
-			},
-			Approval: policy.Requirement{Roles: []policy.RoleCount{{Role: "oncall", Count: 1}}},
+		policy: terms{
+			oncall:   "{users: [U0ADA, U0GRACE, U0ALAN, U0GUEST, U0SINGLE, U0GONE, U0ROBOT, U0FLOW, U0OTHER, U0STRANGER]}",
+			finance:  "{groups: [S0FINANCE]}",
+			requires: "[{role: oncall}]",
 		},
 		agent: approval.Agent{Name: "crm-agent", Owner: approval.Approver{Workspace: settings.TeamID, User: "U0ALAN"}},
 	}
@@ -121,11 +121,32 @@ func overSocket(w *world) {
 }
 
 func needsFinance(w *world) {
-	w.policy.Approval.Roles = []policy.RoleCount{{Role: "finance", Count: 1}}
+	w.policy.requires = "[{role: finance}]"
 }
 
 func needsTwo(w *world) {
-	w.policy.Approval.Roles = []policy.RoleCount{{Role: "oncall", Count: 1}, {Role: "finance", Count: 1}}
+	w.policy.requires = "[{role: oncall}, {role: finance}]"
+}
+
+// terms are what tests say in a policy file: two roles, what approving takes,
+// further keys of approval, and further keys of the file.
+type terms struct {
+	oncall, finance, requires string
+	approval, more            string
+}
+
+func (p terms) parse(t testing.TB) *policy.Policy {
+	t.Helper()
+	return approvaltest.ParsePolicy(t, `
+version: 1
+mode: cautious
+roles:
+  oncall: `+p.oncall+`
+  finance: `+p.finance+`
+approval:
+  requires: `+p.requires+p.approval+`
+limits: {pending: 1000, per_minute: 1000, cooldown: 0s}
+`+p.more)
 }
 
 // install makes the service and the bot anew over the same store, as a restart
@@ -137,7 +158,7 @@ func (w *world) install() {
 		w.t.Fatal(err)
 	}
 	w.service, err = approval.New(w.store, directory, approval.Options{
-		Policy:       w.policy,
+		Policy:       w.policy.parse(w.t),
 		Destinations: []string{bot.Destination(channel)},
 		Now:          w.clock.Now,
 		Logger:       w.options.Logger,
@@ -208,7 +229,8 @@ func indentedText(value any) string {
 	return string(data)
 }
 
-// ask makes a request that deletes records.
+// ask makes a request that deletes records. Each has a target of its own,
+// because the same isn't asked twice.
 func (w *world) ask(change ...func(*approval.Proposal)) *approval.Request {
 	w.t.Helper()
 	p := approval.Proposal{
@@ -217,6 +239,9 @@ func (w *world) ask(change ...func(*approval.Proposal)) *approval.Request {
 		Target:      "crm / customers",
 		Environment: "production",
 		Payload:     []byte(`{"ids": [9007199254740993, 2, 3]}`),
+	}
+	if w.asked++; w.asked > 1 {
+		p.Target += " " + strconv.Itoa(w.asked)
 	}
 	for _, c := range change {
 		c(&p)
