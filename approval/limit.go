@@ -38,7 +38,7 @@ func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
 	if backlog.Twin != "" {
 		return &twinError{backlog.Twin}
 	}
-	if again := backlog.RejectedAt.Add(limits.Cooldown); !backlog.RejectedAt.IsZero() && r.CreatedAt.Before(again) {
+	if again := backlog.RejectedAt.Add(limits.Cooldown); limits.Cooldown > 0 && !backlog.RejectedAt.IsZero() && r.CreatedAt.Before(again) {
 		return &LimitError{
 			Problem: fmt.Sprintf("A person rejected exactly this at %s. It can't be asked again before %s.", timeText(backlog.RejectedAt), timeText(again)),
 			RetryAt: again,

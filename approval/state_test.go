@@ -30,6 +30,7 @@ func oneOf(role string) policy.Ruling {
 		Effect:       policy.RequireApproval,
 		Tier:         policy.TierDestructive,
 		Requirement:  policy.Requirement{Roles: []policy.RoleCount{{Role: role, Count: 1}}},
+		Rules:        []policy.FiredRule{{ID: "unclassified", Why: "No rule classifies this action."}},
 		DecideWithin: MaxTTL,
 		ApplyWithin:  applyWithin,
 	}

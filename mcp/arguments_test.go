@@ -76,7 +76,7 @@ func TestBadInput(t *testing.T) {
 							t.Errorf("the text lacks %q: %s", want, result.text(t, 0))
 						}
 					}
-					next, err := f.Store.NextDeadline(t.Context())
+					next, err := f.Store.NextDue(t.Context())
 					if err != nil || !next.IsZero() {
 						t.Errorf("something is stored, due at %v (%v)", next, err)
 					}

@@ -111,7 +111,7 @@ func TestAwaitReportsProgress(t *testing.T) {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					f := approvaltest.New(t, func(o *approval.Options) { o.Now, o.Policy = nil, approvaltest.Policy(2) })
+					f := approvaltest.New(t, func(o *approval.Options) { o.Now, o.Policy = nil, approvaltest.Policy(t, 2) })
 					local, err := mcp.NewLocal(f.Service, mcp.LocalOptions{ReviewURL: reviewURL})
 					if err != nil {
 						t.Fatal(err)

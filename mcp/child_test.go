@@ -16,6 +16,7 @@ import (
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/approval/approvaltest"
 	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/db/dbtest"
 	"github.com/countersign/countersign/mcp"
 )
 
@@ -61,7 +62,11 @@ func childFlow(ctx context.Context, kind string) (mcp.Flow, func(), error) {
 	}
 	people := new(approvaltest.People)
 	people.Give("finance", approvaltest.Alice)
-	service, err := approval.New(store, people, approval.Options{Policy: approvaltest.Policy(1)})
+	rules, err := dbtest.Policy()
+	if err != nil {
+		return nil, nil, err
+	}
+	service, err := approval.New(store, people, approval.Options{Policy: rules})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,12 @@ func refusal(err error, r *approval.Request) error {
 	if input, ok := errors.AsType[*approval.InputError](err); ok {
 		return &Refusal{Text: input.Error()}
 	}
+	if limit, ok := errors.AsType[*approval.LimitError](err); ok {
+		return &Refusal{Text: limit.Problem + " Don't rephrase or split the request to get around this."}
+	}
+	if errors.Is(err, approval.ErrDenied) && r != nil {
+		return &Refusal{Text: whenDenied(r)}
+	}
 	for _, known := range []struct {
 		is   error
 		text string

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/policy"
 )
 
 // What models are told. They act on these words, so each says what the status
@@ -26,7 +27,10 @@ const (
 )
 
 // afterRequest is what to do once a request is stored.
-func afterRequest(reviewURL string) string {
+func afterRequest(r *approval.Request, reviewURL string) string {
+	if r.Status != approval.Pending {
+		return guidance(r)
+	}
 	return "The request is stored and waits for a person. Call await_approval with this elicitationId now, and again each time it returns pending. Whoever may decide is asked in Slack; to look at the request, people can open " + reviewURL + " (opening it decides nothing). Don't run the action before apply has returned its payload."
 }
 
@@ -36,7 +40,7 @@ func guidance(r *approval.Request) string {
 	case approval.Pending:
 		return whilePending
 	case approval.Approved:
-		return "Approved. Call apply with this elicitationId now, before " + timeText(r.ApplyBy) + ", and run exactly the payload that it returns. Don't run the action from memory."
+		return approvedBy(r) + "Call apply with this elicitationId now, before " + timeText(r.ApplyBy) + ", and run exactly the payload that it returns. Don't run the action from memory."
 	case approval.Rejected:
 		return whenRejected(r)
 	case approval.Expired:
@@ -49,8 +53,25 @@ func guidance(r *approval.Request) string {
 	}
 }
 
+// approvedBy says that a request is approved, and by what if no person was asked.
+func approvedBy(r *approval.Request) string {
+	if r.Ruling.Effect == policy.Allow {
+		return "Approved by the policy, without a person: " + r.Ruling.Reason() + " "
+	}
+	return "Approved. "
+}
+
+// whenDenied is what an agent is told that asks for what no person is asked
+// about.
+func whenDenied(r *approval.Request) string {
+	return "The policy denies this action, and no person was asked. " + r.Reason + " Don't reach the same effect another way. Tell the user."
+}
+
 // whenRejected keeps a person's no apart from an approval that stopped counting.
 func whenRejected(r *approval.Request) string {
+	if r.Ruling.Effect == policy.Deny {
+		return whenDenied(r)
+	}
 	for _, decision := range r.Decisions {
 		if decision.Verdict != approval.Reject || decision.Version != r.Version {
 			continue
@@ -65,7 +86,7 @@ func whenRejected(r *approval.Request) string {
 
 // waiting is the line that a waiting caller is shown as progress.
 func waiting(r *approval.Request, now time.Time) string {
-	missing := r.Requirement
+	missing := r.Ruling.Requirement
 	missing.Roles = r.Missing()
 	var b strings.Builder
 	b.WriteString("Waiting for a person: ")

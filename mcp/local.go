@@ -65,15 +65,15 @@ func (l *Local) Request(ctx context.Context, agent approval.Agent, p approval.Pr
 	}
 	r, err := l.service.Request(ctx, agent, p)
 	if err != nil {
-		return Answer{}, refusal(err, nil)
+		return Answer{}, refusal(err, r)
 	}
 	url := l.options.ReviewURL(r.ID)
 	return Answer{
 		Status:    r.Status,
-		Guidance:  afterRequest(url),
+		Guidance:  afterRequest(r, url),
 		ID:        r.ID,
 		ReviewURL: url,
-		ExpiresAt: r.ExpiresAt,
+		ExpiresAt: r.Deadline(),
 	}, nil
 }
 

@@ -25,7 +25,8 @@ import (
 // logged, and the model is told of an internal error only.
 type Flow interface {
 	// Request records what the agent asks. The answer has the ID, ReviewURL
-	// and ExpiresAt.
+	// and ExpiresAt. Its status is pending, or approved for what policy allows
+	// without a person; what policy denies is a Refusal.
 	Request(ctx context.Context, agent approval.Agent, p approval.Proposal) (Answer, error)
 	// Await is Status that waits, within the flow's own bound, until the
 	// request is no longer pending. A caller that goes away gets ctx's error,
@@ -47,7 +48,7 @@ type Answer struct {
 
 	ID        approval.ID // set by Request
 	ReviewURL string      // set by Request: where people find the request
-	ExpiresAt time.Time   // set by Request: deciding ends here
+	ExpiresAt time.Time   // set by Request: deciding ends here, or applying if it is approved
 	// Payload is set by Apply: the exact bytes that were approved.
 	Payload approval.Payload
 }

@@ -91,6 +91,9 @@ func (p *prompts) wait() { p.work.Wait() }
 // links and its protocol lets a server ask. It reports whether it was sent, and
 // takes no longer than settle to find out.
 func (p *prompts) push(ctx context.Context, c call, a Answer) bool {
+	if a.Status != approval.Pending {
+		return false // there is nothing to decide
+	}
 	version, capabilities := c.ProtocolVersion(), c.ClientCapabilities()
 	if version >= promptsUntil || capabilities == nil || capabilities.Elicitation == nil || capabilities.Elicitation.URL == nil {
 		return false

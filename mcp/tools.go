@@ -18,7 +18,7 @@ var (
 	requestTool = &sdk.Tool{
 		Name:        "request_approval",
 		Title:       "Ask a person to approve",
-		Description: `Ask a person to approve one action before it runs. Give in payload the exact JSON object that will run: it is frozen, shown to the person, and handed back by apply. Give in purpose, in plain words, what the action is for; state action, target, environment, count and reversible if known. The call returns at once with status "pending" and an elicitationId; call await_approval with it next. Don't run the action before apply has returned its payload.`,
+		Description: `Ask a person to approve one action before it runs. Give in payload the exact JSON object that will run: it is frozen, shown to the person, and handed back by apply. Give in purpose, in plain words, what the action is for; state action, target, environment, count and reversible if known. The call returns at once with an elicitationId and a status: "pending" means that a person is asked; call await_approval with it next. "approved" means that the policy allows the action without a person; call apply next. Don't run the action before apply has returned its payload.`,
 		InputSchema: object(
 			field(inputPurpose, text("What the action is for, in plain words for the person who decides.", 1, approval.MaxPurpose)),
 			field(inputPayload, &jsonschema.Schema{Type: "object", Description: "The exact JSON object that will run on approval. It is stored and handed back byte for byte. Give the object itself, not text that holds it. Write a number beyond the range of a 64-bit float, such as 1e400, as text: some hosts fail to read it in the result of apply, which has then used up the approval."}),
@@ -35,9 +35,9 @@ var (
 		),
 		OutputSchema: object(
 			field("elicitationId", &jsonschema.Schema{Type: "string", Description: "The request's id, for the other tools."}),
-			field("status", &jsonschema.Schema{Type: "string", Enum: []any{approval.Pending}}),
+			field("status", &jsonschema.Schema{Type: "string", Enum: []any{approval.Pending, approval.Approved}}),
 			field("reviewUrl", &jsonschema.Schema{Type: "string", Format: "uri", Description: "Where people find the request. Opening it decides nothing."}),
-			field("expiresAt", &jsonschema.Schema{Type: "string", Format: "date-time", Description: "When the request expires undecided: RFC 3339, UTC."}),
+			field("expiresAt", &jsonschema.Schema{Type: "string", Format: "date-time", Description: "When the request expires undecided, or unused if it is approved: RFC 3339, UTC."}),
 			field("elicitationDelivered", &jsonschema.Schema{Type: "boolean", Description: "Whether a prompt to open reviewUrl was sent to the host. True doesn't mean that a person saw it: the host may still refuse it."}),
 		),
 		// It reaches people through Slack, and asking twice asks twice.
