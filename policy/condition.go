@@ -151,6 +151,9 @@ func (e *expression) quantity(facts interpreter.Activation) Quantity {
 	if math.IsNaN(number) || math.IsInf(number, 0) || number < 0 {
 		return Quantity{Unbounded: true}
 	}
+	if number == 0 {
+		number = 0 // and not -0, whose sign people would see
+	}
 	return Quantity{Value: number, Known: true}
 }
 
