@@ -32,7 +32,7 @@ func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now
 		return err
 	}
 	if why := r.lapsed(present, ruling); why != "" {
-		r.supersede(why, now)
+		r.supersede(why, ruling, now)
 		return nil
 	}
 	id, err := newID("exec_", now, random)
@@ -40,6 +40,7 @@ func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now
 		return err
 	}
 	r.Status = Applied
+	r.used = Place{Environment: ruling.Environment, Integration: ruling.Integration, Tool: ruling.Tool}
 	r.ClosedAt = now
 	r.Execution = &Execution{ID: id, Version: r.Version, StartedAt: now, Outcome: Unknown}
 	r.changed(now, "request.applied", "agent:"+agent.Name, "", map[string]any{"execution": id})

@@ -3,6 +3,7 @@ package approval
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ func (b Ballot) check() error {
 // admits says why the ballot of this person doesn't count, before it matters
 // which roles they hold.
 func (r *Request) admits(who Approver, b Ballot) error {
+	if who.IsZero() {
+		return ErrIneligible // decisions without a person are the policy's
+	}
 	if r.Status != Expired && r.recorded(who, b) {
 		return ErrRecorded
 	}
@@ -89,19 +93,24 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 	if err := r.admits(who, b); err != nil {
 		return err
 	}
-	held := r.required(standing.Roles)
+	stricter := ruling.StricterThan(r.Ruling)
+	held := required(r.Ruling.Requirement, standing.Roles)
+	if b.Verdict == Reject || stricter != "" {
+		// Whoever policy asks now may end it too.
+		held = required(both(r.Ruling.Requirement, ruling.Requirement), standing.Roles)
+	}
 	if len(held) == 0 {
 		return ErrNotApprover
+	}
+	if stricter != "" && b.Verdict == Approve {
+		r.supersede(stricter, ruling, now)
+		return nil
 	}
 	own := r.own(who)
 	if own && b.Verdict == Approve {
 		if held = r.selfApproving(held); len(held) == 0 {
 			return ErrSelf
 		}
-	}
-	if why := ruling.StricterThan(r.Ruling); why != "" && b.Verdict == Approve {
-		r.supersede(why, now)
-		return nil
 	}
 	receipt, err := newID("rcpt_", now, random)
 	if err != nil {
@@ -143,11 +152,11 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 	return nil
 }
 
-// required keeps the memberships in roles that the requirement names.
-func (r *Request) required(held []Membership) []Membership {
+// required keeps the memberships in roles that a requirement names.
+func required(requirement policy.Requirement, held []Membership) []Membership {
 	var kept []Membership
 	for _, m := range held {
-		for _, want := range r.Ruling.Requirement.Roles {
+		for _, want := range requirement.Roles {
 			if want.Role == m.Role {
 				kept = append(kept, m)
 				break
@@ -171,12 +180,13 @@ func (r *Request) selfApproving(held []Membership) []Membership {
 	return kept
 }
 
-// supersede ends a request that policy asks more for than it did.
-func (r *Request) supersede(why string, now time.Time) {
+// supersede ends a request that doesn't hold any more. ruling is what policy
+// says now.
+func (r *Request) supersede(why string, ruling policy.Ruling, now time.Time) {
 	r.Status = Rejected
 	r.Reason = why
 	r.ClosedAt = now
-	r.changed(now, "request.superseded", "countersign", "", map[string]any{"why": why})
+	r.changed(now, "request.superseded", "countersign", "", map[string]any{"why": why, "policy": ruling.Revision})
 }
 
 // refuse records that a person tried to decide, on what, and why it didn't
@@ -192,7 +202,8 @@ func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
 
 // edit replaces the payload of the given version by a person's, which makes the
 // next version: what was approved before doesn't count for it. explained is what
-// policy says of the new payload. An edit never makes approving easier.
+// policy says of the new payload, which nobody can get denied payloads past. An
+// edit never makes approving easier.
 func (r *Request) edit(who Approver, version int, payload Payload, explained policy.Explanation, surface Surface, now time.Time) error {
 	if err := r.Settled(); err != nil {
 		return err
@@ -213,11 +224,78 @@ func (r *Request) edit(who Approver, version int, payload Payload, explained pol
 	r.Digest = next
 	r.Payload = append(Payload(nil), payload...)
 	r.Editors = append(r.Editors, who)
-	if ruling.StricterThan(r.Ruling) != "" {
+	if r.Ruling.StricterThan(ruling) == "" {
 		r.Ruling, r.Explanation = ruling, explained.String()
 	} else {
-		r.Ruling.Count, r.Ruling.Amount, r.Ruling.Redactions = ruling.Count, ruling.Amount, ruling.Redactions
+		if ruling.StricterThan(r.Ruling) != "" {
+			r.Explanation = strings.TrimSpace(r.Explanation) + "\n\nAfter the edit:\n\n" + explained.String()
+		}
+		r.Ruling = notWeaker(r.Ruling, ruling)
 	}
-	r.changed(now, "request.edited", who.String(), surface, map[string]any{"previous_digest": previous.String()})
+	r.changed(now, "request.edited", who.String(), surface, map[string]any{
+		"previous_digest": previous.String(),
+		"policy":          ruling.Revision,
+		"tier":            int(r.Ruling.Tier),
+		"requirement":     r.Ruling.Requirement,
+		"rules":           r.Ruling.Rules,
+	})
 	return nil
+}
+
+// notWeaker is the ruling of before with the facts of the next one, and with
+// what that asks for on top of it.
+func notWeaker(before, next policy.Ruling) policy.Ruling {
+	kept := before
+	kept.Count, kept.Amount, kept.FirstUse = next.Count, next.Amount, next.FirstUse
+	kept.Redactions = policy.Redactions{
+		Keys:  union(before.Redactions.Keys, next.Redactions.Keys),
+		Paths: union(before.Redactions.Paths, next.Redactions.Paths),
+	}
+	if next.StricterThan(before) == "" {
+		return kept
+	}
+	kept.Tier = max(before.Tier, next.Tier)
+	kept.Requirement = both(before.Requirement, next.Requirement)
+	kept.ApplyWithin = min(before.ApplyWithin, next.ApplyWithin)
+	if next.Tier > before.Tier {
+		kept.Scopes = next.Scopes
+	}
+	kept.Rules = slices.Clone(before.Rules)
+	for _, rule := range next.Rules {
+		if !slices.ContainsFunc(kept.Rules, func(r policy.FiredRule) bool { return r.ID == rule.ID }) {
+			kept.Rules = append(kept.Rules, rule)
+		}
+	}
+	return kept
+}
+
+// both is the requirement that is met when both are.
+func both(a, b policy.Requirement) policy.Requirement {
+	joined := a
+	joined.Roles = slices.Clone(a.Roles)
+	joined.ReasonRequired = a.ReasonRequired || b.ReasonRequired
+	if joined.Owner == "" {
+		joined.Owner = b.Owner
+	}
+	for _, want := range b.Roles {
+		at := slices.IndexFunc(joined.Roles, func(c policy.RoleCount) bool { return c.Role == want.Role })
+		if at < 0 {
+			joined.Roles = append(joined.Roles, want)
+			continue
+		}
+		joined.Roles[at].Count = max(joined.Roles[at].Count, want.Count)
+		joined.Roles[at].AllowSelf = joined.Roles[at].AllowSelf && want.AllowSelf
+	}
+	return joined
+}
+
+// union is a and what of b isn't in it.
+func union(a, b []string) []string {
+	joined := slices.Clone(a)
+	for _, one := range b {
+		if !slices.Contains(joined, one) {
+			joined = append(joined, one)
+		}
+	}
+	return joined
 }

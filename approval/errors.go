@@ -31,9 +31,10 @@ var (
 	// ErrDenied means that the policy denies the action to agents. Nobody is
 	// asked about it.
 	ErrDenied = errors.New("the policy denies this action")
-	// ErrSuperseded means that the policy became stricter since the agent asked,
-	// so that the request was rejected and must be asked again.
-	ErrSuperseded = errors.New("the policy became stricter, so the agent must ask again")
+	// ErrSuperseded means that the request doesn't hold any more: policy asks for
+	// more than it did, or those who approved no longer count. It was rejected
+	// for that, and the agent must ask again. It wraps ErrRejected.
+	ErrSuperseded = fmt.Errorf("%w, because it doesn't hold any more; the agent must ask again", ErrRejected)
 	// ErrReasonRequired means that the policy asks approvers for a reason.
 	ErrReasonRequired = errors.New("approving this takes a reason")
 	// ErrStale means that the decision was made on another version or digest

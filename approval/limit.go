@@ -38,7 +38,8 @@ func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
 	if backlog.Twin != "" {
 		return &twinError{backlog.Twin}
 	}
-	if again := backlog.RejectedAt.Add(limits.Cooldown); limits.Cooldown > 0 && !backlog.RejectedAt.IsZero() && r.CreatedAt.Before(again) {
+	again := backlog.RejectedAt.Add(limits.Cooldown)
+	if limits.Cooldown > 0 && !backlog.RejectedAt.IsZero() && r.CreatedAt.Before(again) {
 		return &LimitError{
 			Problem: fmt.Sprintf("A person rejected exactly this at %s. It can't be asked again before %s.", timeText(backlog.RejectedAt), timeText(again)),
 			RetryAt: again,
@@ -50,8 +51,12 @@ func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
 	return nil
 }
 
-// pace bounds how fast each agent may ask. Agents are authenticated, so there
-// are no more of them than tokens.
+// maxPaced bounds for how many agents the pace is kept at once.
+const maxPaced = 4096
+
+// pace bounds how fast each agent may ask, whatever becomes of what it asks: as
+// many requests as may come in a minute may come at once. It is in memory, so
+// that a restart forgives.
 type pace struct {
 	mu     sync.Mutex
 	agents map[Agent]*rate.Limiter
@@ -68,6 +73,9 @@ func (p *pace) take(agent Agent, perMinute int, now time.Time) error {
 		if p.agents == nil {
 			p.agents = make(map[Agent]*rate.Limiter)
 		}
+		if len(p.agents) >= maxPaced {
+			p.forget(now)
+		}
 		p.agents[agent] = limiter
 	}
 	if limiter.Burst() != perMinute {
@@ -81,5 +89,23 @@ func (p *pace) take(agent Agent, perMinute int, now time.Time) error {
 	return &LimitError{
 		Problem: fmt.Sprintf("This agent asks more than %d times a minute, which is what the policy lets one do. Ask again in %s.", perMinute, wait.Round(time.Second)+time.Second),
 		RetryAt: now.Add(wait),
+	}
+}
+
+// forget makes room: it forgets the agents that asked nothing for so long that
+// they may ask as if they were new, or else the one that may ask the most.
+func (p *pace) forget(now time.Time) {
+	var idlest Agent
+	most := -1.0
+	for agent, limiter := range p.agents {
+		left := limiter.TokensAt(now)
+		if left >= float64(limiter.Burst()) {
+			delete(p.agents, agent)
+		} else if left > most {
+			idlest, most = agent, left
+		}
+	}
+	if len(p.agents) >= maxPaced {
+		delete(p.agents, idlest)
 	}
 }

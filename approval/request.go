@@ -61,6 +61,7 @@ type Request struct {
 	Revision int64 // counts every change of the request; the compare-and-swap is on it
 
 	events []audit.Event
+	used   Place // what a claim used
 }
 
 // Decision is one approver's verdict on one version, or the policy's: then
@@ -372,6 +373,11 @@ func (r *Request) call(at time.Time) policy.Call {
 
 // Missing returns what approving still takes; empty once it is met.
 func (r *Request) Missing() []policy.RoleCount { return r.Ruling.Requirement.Missing(r.Votes()) }
+
+// Used is the place that a claim used since the request was loaded, as policy
+// named it then, for the store to record in the transaction that saves the
+// request; zero if nothing was claimed.
+func (r *Request) Used() Place { return r.used }
 
 // Events returns what happened to the request since it was loaded or made, in
 // order, for the store to append in the transaction that saves the request.

@@ -47,6 +47,7 @@ type Service struct {
 	options   Options
 	bell      Bell
 	policy    atomic.Pointer[policy.Policy]
+	setting   sync.Mutex // held while the policy is set
 	pace      pace
 
 	drain    sync.Once
@@ -78,9 +79,17 @@ func New(store Store, directory Directory, options Options) (*Service, error) {
 // Policy is the policy that rules now.
 func (s *Service) Policy() *policy.Policy { return s.policy.Load() }
 
-// SetPolicy has another policy rule from now on, and records that it does.
-// Requests that wait are ruled by it when they are decided and applied.
+// SetPolicy has another policy rule from now on, and records that it does; if
+// that can't be recorded, the one before goes on. Requests that wait are ruled
+// by it when they are decided and applied. A server gives the policy that it
+// starts with too, so that the audit log says which one ruled when.
 func (s *Service) SetPolicy(ctx context.Context, p *policy.Policy) error {
+	if p == nil {
+		return errors.New("a service needs a policy")
+	}
+	// The policy that rules is the one of the last event.
+	s.setting.Lock()
+	defer s.setting.Unlock()
 	event := newEvent(milliseconds(s.options.Now()), "policy.loaded", "countersign", "", map[string]any{"policy": p.Revision()})
 	if err := s.store.Append(ctx, event); err != nil {
 		return fmt.Errorf("recording the policy: %w", err)
@@ -127,12 +136,12 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
 	var destinations []string
+	var admit func(Backlog) error
 	if r.Status == Pending {
 		destinations = s.options.Destinations
+		admit = func(backlog Backlog) error { return r.admit(backlog, current.Limits()) }
 	}
-	err = s.store.Insert(ctx, r, destinations, func(backlog Backlog) error {
-		return r.admit(backlog, current.Limits())
-	})
+	err = s.store.Insert(ctx, r, destinations, admit)
 	if twin, ok := errors.AsType[*twinError](err); ok {
 		return s.Status(ctx, agent, twin.twin)
 	}
@@ -259,13 +268,13 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 		return r, s.refused(ctx, who, b, err)
 	}
 	current := s.Policy()
-	standing, err := s.directory.Standing(ctx, who, current.Named(r.Ruling.Requirement))
-	if err != nil {
-		return r, s.refused(ctx, who, b, err)
-	}
 	// What is ruled here is what the ballot names, which can't become anything
 	// else: another version is refused as stale.
 	explained, err := s.rule(ctx, current, r, r.Payload)
+	if err != nil {
+		return r, s.refused(ctx, who, b, err)
+	}
+	standing, err := s.directory.Standing(ctx, who, current.Named(both(r.Ruling.Requirement, explained.Ruling.Requirement)))
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
@@ -276,7 +285,7 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 		return r, s.refused(ctx, who, b, err)
 	}
 	if b.Verdict == Approve && r.Status == Rejected {
-		return r, fmt.Errorf("%w: %s", ErrSuperseded, r.Reason)
+		return r, s.refused(ctx, who, b, fmt.Errorf("%w: %s", ErrSuperseded, r.Reason))
 	}
 	return r, nil
 }
@@ -317,7 +326,7 @@ func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, pa
 	if err != nil {
 		return r, fmt.Errorf("checking who edits: %w", err)
 	}
-	if len(r.required(standing.Roles)) == 0 {
+	if who.IsZero() || len(required(r.Ruling.Requirement, standing.Roles)) == 0 {
 		return r, ErrNotApprover
 	}
 	explained, err := s.rule(ctx, current, r, payload)
@@ -334,7 +343,7 @@ func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, pa
 // holds at that moment: the payload is the one that was approved, policy asks
 // for no more than it did, and everybody whose approval counted still holds
 // their role, which is looked up afresh. If it doesn't hold, the request is
-// superseded and the error is ErrRejected; if that can't be found out, nothing
+// superseded and the error wraps ErrSuperseded; if that can't be found out, nothing
 // changes and the error wraps ErrUnverified. Otherwise ErrNotFound, ErrPending,
 // ErrExpired, ErrRejected or ErrApplied says why not.
 func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, error) {
@@ -360,7 +369,7 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 		return r.claim(agent, present, explained.Ruling, now, s.options.Rand)
 	})
 	if err == nil && r.Status != Applied {
-		err = ErrRejected
+		err = fmt.Errorf("%w: %s", ErrSuperseded, r.Reason)
 	}
 	return r, err
 }

@@ -14,8 +14,8 @@ import (
 // error that wraps ErrUnavailable, with nothing changed.
 type Store interface {
 	// Insert stores a new request with its events and a notice for each
-	// destination, if admit returns nil for what the agent asked before. Else
-	// nothing is stored and Insert returns admit's error. admit may run more
+	// destination, if admit is nil or returns nil for what the agent asked before.
+	// Else nothing is stored and Insert returns admit's error. admit may run more
 	// than once, must not block and must not call the store.
 	Insert(ctx context.Context, r *Request, destinations []string, admit func(Backlog) error) error
 	// Update loads a request, runs change on it, and saves the request, its
@@ -34,8 +34,8 @@ type Store interface {
 	// NextDue returns the earliest time at which any request is due, zero if
 	// none is.
 	NextDue(ctx context.Context) (time.Time, error)
-	// LastUse returns when the agent last used what is at a place. Update
-	// records a use when it saves a request that has become applied.
+	// LastUse returns when the agent last used what is at a place. Update records
+	// what a request says that a claim used.
 	LastUse(ctx context.Context, agent Agent, at Place) (LastUse, error)
 	// Append stores an event that is about no request.
 	Append(ctx context.Context, event audit.Event) error

@@ -37,6 +37,24 @@ func source(path string, readOnly bool) string {
 	if readOnly {
 		settings.Set("_query_only", "1")
 	}
+	return fileURI(path, settings)
+}
+
+// lookSource is the driver's name for a file that is only looked at: SQLite
+// itself opens it for reading, so that nothing in it changes, and ends no
+// journal that another process writes.
+func lookSource(path string) string {
+	return fileURI(path, url.Values{
+		"mode":        {"ro"},
+		"_pragma":     {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds())},
+		"_query_only": {"1"},
+		"_dqs":        {"0"},
+		"_defensive":  {"1"},
+		"_error_rc":   {"1"},
+	})
+}
+
+func fileURI(path string, settings url.Values) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // C:/data becomes /C:/data, as file URIs have it

@@ -10,10 +10,13 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db/internal/sqlc"
+	"github.com/countersign/countersign/policy"
 )
 
 // Recorded returns the last requests of all agents as they were asked, the
-// newest first: with the payload of version 1, and without decisions.
+// newest first: their payload and digest are those of version 1, and what became
+// of them is left out. The ruling of one that a person edited isn't kept, so it
+// has only what that was told of first uses.
 func (d *DB) Recorded(ctx context.Context, limit int) ([]*approval.Request, error) {
 	requests, err := recorded(ctx, d.reads, limit)
 	if err != nil {
@@ -34,7 +37,7 @@ func Recorded(ctx context.Context, folder string, limit int) (requests []*approv
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("looking for the database: %w", err)
 	}
-	pool, err := sql.Open("sqlite", source(path, true))
+	pool, err := sql.Open("sqlite", lookSource(path))
 	if err != nil {
 		return nil, fmt.Errorf("opening the database in %s: %w", folder, err)
 	}
@@ -56,9 +59,38 @@ func recorded(ctx context.Context, q *sqlc.Queries, limit int) ([]*approval.Requ
 		// An execution is about a later version.
 		row.Request.ExecutionID = nil
 		loaded := rows{request: sqlc.LoadRequestRow{Request: row.Request, Payload: row.Payload}}
-		if requests[i], err = loaded.decode(); err != nil {
+		now, err := loaded.decode()
+		if err != nil {
 			return nil, err
 		}
+		requests[i] = asAsked(now)
 	}
 	return requests, nil
+}
+
+// asAsked is what is left of a request without what happened to it.
+func asAsked(now *approval.Request) *approval.Request {
+	asked := &approval.Request{
+		ID:          now.ID,
+		Agent:       now.Agent,
+		ActsFor:     now.ActsFor,
+		Purpose:     now.Purpose,
+		Action:      now.Action,
+		Target:      now.Target,
+		Environment: now.Environment,
+		StatedCount: now.StatedCount,
+		Reversible:  now.Reversible,
+		Payload:     now.Payload,
+		ToolPin:     now.ToolPin,
+		Version:     1,
+		Digest:      now.Asked,
+		Asked:       now.Asked,
+		Ruling:      policy.Ruling{FirstUse: now.Ruling.FirstUse},
+		CreatedAt:   now.CreatedAt,
+		ExpiresAt:   now.ExpiresAt,
+	}
+	if now.Version == 1 {
+		asked.Ruling, asked.Explanation = now.Ruling, now.Explanation
+	}
+	return asked
 }

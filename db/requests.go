@@ -22,12 +22,14 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 	}
 	return d.writer.do(ctx, func(q *sqlc.Queries) error {
 		ctx := context.Background()
-		before, err := backlog(ctx, q, r)
-		if err != nil {
-			return err
-		}
-		if err := admit(before); err != nil {
-			return err
+		if admit != nil {
+			before, err := backlog(ctx, q, r)
+			if err != nil {
+				return err
+			}
+			if err := admit(before); err != nil {
+				return err
+			}
 		}
 		if err := q.InsertRequest(ctx, row); err != nil {
 			return fmt.Errorf("inserting request %s: %w", r.ID, err)
@@ -166,8 +168,8 @@ func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approva
 	if err := saveExecution(ctx, q, after.ID, execution, after.Execution); err != nil {
 		return err
 	}
-	if execution == nil && after.Execution != nil {
-		if err := recordUse(ctx, q, after); err != nil {
+	if used := after.Used(); used != (approval.Place{}) {
+		if err := recordUse(ctx, q, after, used); err != nil {
 			return err
 		}
 	}
@@ -178,15 +180,15 @@ func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approva
 	})
 }
 
-// recordUse keeps when an agent used what it was ruled by.
-func recordUse(ctx context.Context, q *sqlc.Queries, r *approval.Request) error {
+// recordUse keeps when an agent used what is at a place.
+func recordUse(ctx context.Context, q *sqlc.Queries, r *approval.Request, at approval.Place) error {
 	return q.RecordUse(ctx, sqlc.RecordUseParams{
 		Agent:          r.Agent,
 		OwnerWorkspace: r.ActsFor.Workspace,
 		OwnerUser:      r.ActsFor.User,
-		Environment:    r.Ruling.Environment,
-		Integration:    r.Ruling.Integration,
-		Tool:           r.Ruling.Tool,
+		Environment:    at.Environment,
+		Integration:    at.Integration,
+		Tool:           at.Tool,
 		LastUsedAt:     r.Execution.StartedAt.UnixMilli(),
 	})
 }

@@ -111,6 +111,7 @@ FROM requests
 JOIN decisions ON decisions.request_id = requests.id
 WHERE requests.asked = @asked AND requests.agent = @agent
     AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
+    AND requests.status = 'rejected' AND requests.effect = 'require_approval'
     AND decisions.verdict = 'reject' AND decisions.surface <> 'policy';
 
 -- name: RecordUse :exec

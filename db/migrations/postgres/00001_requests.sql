@@ -49,7 +49,7 @@ CREATE INDEX requests_due ON requests (due_at, id) WHERE due_at IS NOT NULL;
 
 CREATE INDEX requests_pending ON requests (agent, acts_for_workspace, acts_for_user, expires_at) WHERE status = 'pending';
 
-CREATE INDEX requests_asked ON requests (asked, agent);
+CREATE INDEX requests_rejected ON requests (asked, agent) WHERE status = 'rejected' AND effect = 'require_approval';
 
 -- Every version of a payload is kept: a decision is about one of them. They
 -- are apart from the requests so that a change of status rewrites none.
