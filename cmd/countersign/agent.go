@@ -19,10 +19,17 @@ type demoAgent struct {
 	say      func(format string, values ...any)
 }
 
-// demoRequests are what the agent asks for, in turn. Rejected or expired, it
-// goes on to the next: it never asks again for what a person refused.
-var demoRequests = []map[string]any{
-	{
+// What the agent asks for, in turn: it looks first, which policy allows, and one
+// thing is never allowed.
+var (
+	demoSearch = map[string]any{
+		"purpose":     "Find the customers who were not seen for two years",
+		"action":      "crm.search_records",
+		"target":      "customers",
+		"environment": "production",
+		"payload":     json.RawMessage(`{"table":"customers","where":{"status":"inactive","last_seen_before":"2024-12-01"}}`),
+	}
+	demoDelete = map[string]any{
 		"purpose":     "Delete 214 inactive customer records",
 		"action":      "crm.delete_records",
 		"target":      "customers not seen since 2024-12-01",
@@ -30,17 +37,27 @@ var demoRequests = []map[string]any{
 		"count":       214,
 		"reversible":  false,
 		"payload":     json.RawMessage(`{"table":"customers","where":{"status":"inactive","last_seen_before":"2024-12-01"},"expected_count":214}`),
-	},
-	{
+	}
+	demoRefund = map[string]any{
 		"purpose":     "Refund three customers who were charged twice",
 		"action":      "billing.refund",
 		"target":      "invoices of November 2026",
 		"environment": "production",
 		"count":       3,
 		"reversible":  false,
-		"payload":     json.RawMessage(`{"currency":"EUR","refunds":[{"invoice":"INV-2291","amount":"48.20"},{"invoice":"INV-2304","amount":"12.00"},{"invoice":"INV-2310","amount":"1180.50"}]}`),
-	},
-	{
+		"payload": json.RawMessage(`{"currency":"EUR","refunds":[{"invoice":"INV-2291","amount":"48.20","account":"DE02120300000000202051"},` +
+			`{"invoice":"INV-2304","amount":"12.00","account":"DE02500105170137075030"},{"invoice":"INV-2310","amount":"1180.50","account":"DE02100500000054540402"}]}`),
+	}
+	demoDrop = map[string]any{
+		"purpose":     "Drop the table that is empty now",
+		"action":      "warehouse.drop_table",
+		"target":      "customers_2019",
+		"environment": "production",
+		"count":       1,
+		"reversible":  false,
+		"payload":     json.RawMessage(`{"table":"customers_2019"}`),
+	}
+	demoAdd = map[string]any{
 		"purpose":     "Add the two new colleagues to the mailing list",
 		"action":      "mail.list_add",
 		"target":      "all-hands list",
@@ -48,8 +65,9 @@ var demoRequests = []map[string]any{
 		"count":       2,
 		"reversible":  true,
 		"payload":     json.RawMessage(`{"list":"all-hands","members":["noor@example.com","jules@example.com"]}`),
-	},
-}
+	}
+	demoRequests = []map[string]any{demoSearch, demoDelete, demoRefund, demoDrop, demoAdd}
+)
 
 func (a demoAgent) run(ctx context.Context) error {
 	client := sdk.NewClient(&sdk.Implementation{Name: "countersign-demo-agent", Version: version()}, nil)
@@ -74,15 +92,31 @@ func (a demoAgent) run(ctx context.Context) error {
 	}
 }
 
-// ask is the skill that every agent follows: request, await, apply.
+// ask is the skill that every agent follows: request, await, apply. What is
+// rejected, refused or expired it never asks again in other words.
 func (a demoAgent) ask(ctx context.Context, session *sdk.ClientSession, request map[string]any) error {
-	var asked struct{ ElicitationID string }
-	if err := call(ctx, session, "request_approval", request, &asked); err != nil {
+	var asked struct{ ElicitationID, Status string }
+	a.say("I want to: %s", request["purpose"])
+	err := call(ctx, session, "request_approval", request, &asked)
+	var refused toolError
+	if errors.As(err, &refused) {
+		a.say("request_approval -> refused: %s", refused)
+		a.say("I don't run it.\n")
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	a.say("I want to: %s", request["purpose"])
-	a.say("request_approval -> pending; waiting for a person in await_approval")
 	id := map[string]any{"elicitationId": asked.ElicitationID}
+	if asked.Status == "pending" {
+		a.say("request_approval -> pending; waiting for a person in await_approval")
+		return a.await(ctx, session, id)
+	}
+	a.say("request_approval -> %s by policy, without a person", asked.Status)
+	return a.apply(ctx, session, id)
+}
+
+func (a demoAgent) await(ctx context.Context, session *sdk.ClientSession, id map[string]any) error {
 	var status struct{ Status string }
 	for status.Status = "pending"; status.Status == "pending"; {
 		if err := call(ctx, session, "await_approval", id, &status); err != nil {
@@ -94,6 +128,10 @@ func (a demoAgent) ask(ctx context.Context, session *sdk.ClientSession, request 
 		a.say("I don't run it.\n")
 		return nil
 	}
+	return a.apply(ctx, session, id)
+}
+
+func (a demoAgent) apply(ctx context.Context, session *sdk.ClientSession, id map[string]any) error {
 	var applied struct{ Payload json.RawMessage }
 	if err := call(ctx, session, "apply", id, &applied); err != nil {
 		return err
@@ -102,6 +140,11 @@ func (a demoAgent) ask(ctx context.Context, session *sdk.ClientSession, request 
 	a.say("%s\n", applied.Payload)
 	return nil
 }
+
+// toolError is what a tool says when it refuses a call.
+type toolError string
+
+func (e toolError) Error() string { return string(e) }
 
 // call reads a tool's result from its first text, which is the exact JSON.
 func call(ctx context.Context, session *sdk.ClientSession, tool string, arguments, result any) error {
@@ -122,7 +165,7 @@ func callWith(ctx context.Context, session *sdk.ClientSession, params *sdk.CallT
 		return fmt.Errorf("calling %s: the answer is not text", tool)
 	}
 	if answer.IsError {
-		return fmt.Errorf("calling %s: %w", tool, errors.New(text.Text))
+		return fmt.Errorf("calling %s: %w", tool, toolError(text.Text))
 	}
 	if err := json.Unmarshal([]byte(text.Text), result); err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", tool, err)

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +20,6 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/mcp"
-	"github.com/countersign/countersign/policy"
 )
 
 // exampleConfig has every key with its default and what it means; "countersign
@@ -34,14 +31,13 @@ var exampleConfig string
 // config is the configuration file. Secrets are not in it: they come from the
 // environment (see secrets).
 type config struct {
-	Data     string                `yaml:"data"`
-	Listen   string                `yaml:"listen"`
-	URL      string                `yaml:"url"`
-	Slack    slackConfig           `yaml:"slack"`
-	Roles    map[string]roleConfig `yaml:"roles"`
-	Approval approvalConfig        `yaml:"approval"`
-	Requests requestsConfig        `yaml:"requests"`
-	MCP      mcpConfig             `yaml:"mcp"`
+	Data     string         `yaml:"data"`
+	Policy   string         `yaml:"policy"`
+	Listen   string         `yaml:"listen"`
+	URL      string         `yaml:"url"`
+	Slack    slackConfig    `yaml:"slack"`
+	Requests requestsConfig `yaml:"requests"`
+	MCP      mcpConfig      `yaml:"mcp"`
 }
 
 type slackConfig struct {
@@ -52,24 +48,8 @@ type slackConfig struct {
 	APIURL             string `yaml:"api_url"`
 }
 
-type roleConfig struct {
-	Users  []string `yaml:"users"`
-	Groups []string `yaml:"groups"`
-}
-
-type approvalConfig struct {
-	Requires     []requiredConfig `yaml:"requires"`
-	SelfApproval bool             `yaml:"self_approval"`
-}
-
-type requiredConfig struct {
-	Role  string `yaml:"role"`
-	Count int    `yaml:"count"`
-}
-
 type requestsConfig struct {
-	ApplyWithin  time.Duration `yaml:"apply_within"`
-	PayloadLimit int           `yaml:"payload_limit"`
+	PayloadLimit int `yaml:"payload_limit"`
 }
 
 type mcpConfig struct {
@@ -82,32 +62,41 @@ const (
 	overHTTP   = "http"
 )
 
-// The bounds within which a configuration is accepted.
-const (
-	maxPayloadLimit = 1 << 20
-	maxApplyWithin  = 24 * time.Hour
-)
+// maxPayloadLimit is the largest payload that a configuration may accept, in
+// bytes.
+const maxPayloadLimit = 1 << 20
 
 func defaultConfig() config {
 	return config{
-		Data:   "countersign-data",
-		Listen: "127.0.0.1:8080",
-		URL:    "http://127.0.0.1:8080",
-		Slack:  slackConfig{Interactions: overSocket},
-		Requests: requestsConfig{
-			ApplyWithin:  approval.DefaultApplyWithin,
-			PayloadLimit: approval.DefaultPayloadLimit,
-		},
-		MCP: mcpConfig{AwaitBound: mcp.DefaultAwaitBound},
+		Data:     "countersign-data",
+		Policy:   "policy.yaml",
+		Listen:   "127.0.0.1:8080",
+		URL:      "http://127.0.0.1:8080",
+		Slack:    slackConfig{Interactions: overSocket},
+		Requests: requestsConfig{PayloadLimit: approval.DefaultPayloadLimit},
+		MCP:      mcpConfig{AwaitBound: mcp.DefaultAwaitBound},
 	}
 }
 
 // readConfig reads and checks a configuration file. Relative paths in it are
 // relative to its folder.
 func readConfig(path string) (config, error) {
+	c, err := readUncheckedConfig(path)
+	if err != nil {
+		return config{}, err
+	}
+	if err := c.check(); err != nil {
+		return config{}, fmt.Errorf("checking %s:\n%w", path, err)
+	}
+	return c, nil
+}
+
+// readUncheckedConfig is readConfig for what needs no more than the paths in
+// the file: its keys are known, and its values may be anything.
+func readUncheckedConfig(path string) (config, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return config{}, fmt.Errorf("there is no configuration file %s; \"countersign config > %s\" writes an example to start from", path, path)
+		return config{}, fmt.Errorf("%w %s; \"countersign config > %s\" writes an example to start from", errNoConfig, path, path)
 	}
 	if err != nil {
 		return config{}, fmt.Errorf("reading the configuration: %w", err)
@@ -116,14 +105,19 @@ func readConfig(path string) (config, error) {
 	if err != nil {
 		return config{}, fmt.Errorf("reading %s: %w", path, err)
 	}
-	if !filepath.IsAbs(c.Data) {
-		c.Data = filepath.Join(filepath.Dir(path), c.Data)
-	}
-	if err := c.check(); err != nil {
-		return config{}, fmt.Errorf("checking %s:\n%w", path, err)
+	for _, inside := range []*string{&c.Data, &c.Policy} {
+		if *inside != "" && !filepath.IsAbs(*inside) {
+			*inside = filepath.Join(filepath.Dir(path), *inside)
+		}
 	}
 	return c, nil
 }
+
+var errNoConfig = errors.New("there is no configuration file")
+
+// movedKey is how an error begins that a configuration of before the policy
+// file causes.
+var movedKey = regexp.MustCompile(`unknown field "(roles|approval|apply_within)"`)
 
 // parseConfig reads YAML strictly: an unknown or repeated key is an error with
 // its line and column. The text of the file is kept out of the error, in case
@@ -136,7 +130,11 @@ func parseConfig(data []byte) (config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return config{}, errors.New(yaml.FormatError(err, false, false))
+		text := yaml.FormatError(err, false, false)
+		if movedKey.MatchString(text) {
+			text += "\nRoles and what approving takes are in a file of their own now, which \"policy\" names; \"countersign policy example\" shows it"
+		}
+		return config{}, errors.New(text)
 	}
 	if err := decoder.Decode(new(config)); !errors.Is(err, io.EOF) {
 		return config{}, errors.New("there is a second document after \"---\"; put everything in one")
@@ -157,6 +155,9 @@ func (c config) check() error {
 	}
 	if c.Data == "" {
 		problem("data: is empty; name the folder for the database")
+	}
+	if c.Policy == "" {
+		problem("policy: is empty; name the policy file")
 	}
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -194,34 +195,13 @@ func (c config) check() error {
 			problem("slack.api_url: %q sends the bot's token in the clear; use https", c.Slack.APIURL)
 		}
 	}
-	if c.Requests.ApplyWithin < time.Minute || c.Requests.ApplyWithin > maxApplyWithin {
-		problem("requests.apply_within: %s; 1m to 24h are accepted", c.Requests.ApplyWithin)
-	}
 	if c.Requests.PayloadLimit < 1024 || c.Requests.PayloadLimit > maxPayloadLimit {
 		problem("requests.payload_limit: %d; 1024 to %d bytes are accepted", c.Requests.PayloadLimit, maxPayloadLimit)
 	}
 	if c.MCP.AwaitBound < time.Second || c.MCP.AwaitBound > mcp.MaxAwaitBound {
 		problem("mcp.await_bound: %s; 1s to 55s are accepted, since hosts give up on longer calls", c.MCP.AwaitBound)
 	}
-	if err := c.policy().Validate(); err != nil {
-		for line := range strings.Lines(err.Error()) {
-			problem("%s", strings.TrimSpace(line))
-		}
-	}
 	return errors.Join(problems...)
-}
-
-// policy is the configured roles and what approving takes.
-func (c config) policy() policy.Document {
-	document := policy.Document{Approval: policy.Requirement{AllowSelf: c.Approval.SelfApproval}}
-	for _, name := range slices.Sorted(maps.Keys(c.Roles)) {
-		role := c.Roles[name]
-		document.Roles = append(document.Roles, policy.Role{Name: name, Users: role.Users, Groups: role.Groups})
-	}
-	for _, want := range c.Approval.Requires {
-		document.Approval.Roles = append(document.Approval.Roles, policy.RoleCount{Role: want.Role, Count: want.Count})
-	}
-	return document
 }
 
 func isLoopback(host string) bool {

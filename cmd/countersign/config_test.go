@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/countersign/countersign/policy"
 )
 
 // The example is a configuration that works, and its values are the defaults
@@ -24,7 +29,6 @@ func TestExampleConfig(t *testing.T) {
 	}
 	want := defaultConfig()
 	want.Slack.Workspace, want.Slack.Channel = got.Slack.Workspace, got.Slack.Channel
-	want.Roles, want.Approval = got.Roles, got.Approval
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the example differs from the defaults (-default +example):\n%s", diff)
 	}
@@ -39,6 +43,50 @@ func TestExampleConfigNamesEveryKey(t *testing.T) {
 		}
 	}
 }
+
+// The example policy is one that a server accepts and that has nothing to be
+// found, and each key that a policy can have is in it.
+func TestExamplePolicy(t *testing.T) {
+	t.Parallel()
+	rules, err := policy.Parse([]byte(examplePolicy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if findings := rules.Check(); len(findings) > 0 {
+		t.Error(findings)
+	}
+	source, err := os.ReadFile(filepath.Join("..", "..", "policy", "document.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := regexp.MustCompile("`yaml:\"([a-z_]+)\"`").FindAllStringSubmatch(string(source), -1)
+	if len(keys) < 40 {
+		t.Fatalf("found %d keys; they are somewhere else", len(keys))
+	}
+	for _, key := range keys {
+		if !strings.Contains(examplePolicy, key[1]+":") {
+			t.Errorf("the example doesn't show %q", key[1])
+		}
+	}
+}
+
+// The demo's policy does what its cases say, and they cover all of it.
+func TestDemoPolicy(t *testing.T) {
+	t.Parallel()
+	var out, problems bytes.Buffer
+	code := run(t.Context(), []string{"policy", "test", "--fail-on-uncovered", "demo"}, &process{
+		stdout:      closer{&out},
+		stderr:      &problems,
+		environment: func(string) string { return "" },
+	})
+	if code != 0 {
+		t.Errorf("exit %d\n%s%s", code, &out, &problems)
+	}
+}
+
+type closer struct{ io.Writer }
+
+func (closer) Close() error { return nil }
 
 func keys(t reflect.Type) []string {
 	switch t.Kind() {
@@ -64,13 +112,12 @@ func TestConfigRefuses(t *testing.T) {
 		want      string
 		wantPlace string
 	}{
-		{"an unknown key", "listen: 127.0.0.1:8080", "listne: 127.0.0.1:8080", "listne", "[17:1]"},
+		{"an unknown key", "listen: 127.0.0.1:8080", "listne: 127.0.0.1:8080", "listne", "[21:1]"},
 		{"an unknown key inside", "  interactions: socket", "  interaction: socket", "interaction", ":3]"},
-		{"a key twice", "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8080\nlisten: 127.0.0.1:8081", "listen", "[18:1]"},
-		{"a word for a number", "      count: 1", "      count: one", "", ":14]"},
-		{"nobody who could approve", "users: [U024BE7LH, U024BE7LJ]", "users: []", "nobody can approve", ""},
-		{"no requirement", "    - role: oncall\n      count: 1", "", "nobody could ever approve", ""},
-		{"more people than there are", "count: 1", "count: 3", "which has 2", ""},
+		{"a key twice", "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8080\nlisten: 127.0.0.1:8081", "listen", "[22:1]"},
+		{"a word for a number", "payload_limit: 262144", "payload_limit: many", "", ":18]"},
+		{"roles, which are in the policy", "mcp:\n", "roles: {oncall: {users: [U024BE7LH]}}\nmcp:\n", "countersign policy example", ":1] unknown field"},
+		{"no policy", "policy: policy.yaml", `policy: ""`, "name the policy file", ""},
 		{"a name for a workspace", "T024BE7LD", "acme", "slack.workspace", ""},
 		{"a name for a channel", "C024BE91L", "\"#approvals\"", "slack.channel", ""},
 		{"a host in the clear", "url: http://127.0.0.1:8080", "url: http://approvals.example.com", "use https", ""},

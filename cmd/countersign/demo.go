@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,7 +43,7 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 		return fmt.Errorf("making the demo's folder: %w", err)
 	}
 	defer os.RemoveAll(folder)
-	logger := slog.New(slog.DiscardHandler)
+	logger := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	if c.Logs {
 		logger = p.logger()
 	}
@@ -57,17 +58,22 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 		slack.SetUser(person)
 	}
 
-	s, err := openServer(ctx, demoConfig(filepath.Join(folder, "data"), slack), demoSecrets(slack), "demo", slack.URL, logger)
+	options, err := demoOptions(folder, slack, logger)
 	if err != nil {
 		return err
 	}
-	slack.SetInteractivityURL(s.conf.URL + "/slack/interactions")
+	s, err := openServer(ctx, options)
+	if err != nil {
+		return err
+	}
+	slack.SetInteractivityURL(s.config.URL + "/slack/interactions")
 	_, token, err := s.service.CreateToken(ctx, operator(), "crm-agent", approval.Approver{Workspace: demoWorkspace, User: demoOwner})
 	if err != nil {
 		return errors.Join(err, s.close())
 	}
 
 	fmt.Fprintf(p.stdout, "Open %s, choose who you are, and decide.\n", slack.URL)
+	fmt.Fprintf(p.stdout, "Its policy is %s; change it, and see.\n", options.config.Policy)
 	fmt.Fprintf(p.stdout, "Everything is on this machine; Ctrl-C ends it.\n\n")
 
 	inner, stop := context.WithCancel(ctx)
@@ -76,7 +82,7 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 	console := slack.Console("crm-agent, an MCP client")
 	work.Go(func() {
 		agent := demoAgent{
-			endpoint: s.conf.URL + "/mcp",
+			endpoint: s.config.URL + "/mcp",
 			token:    token,
 			say: func(format string, values ...any) {
 				console.Printf(format, values...)
@@ -93,9 +99,17 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 	return err
 }
 
-func demoConfig(data string, slack *slacksim.Server) config {
+// demoPolicy is a policy as a team would write it, for the people of the
+// simulated workspace.
+//
+//go:embed demo/policy.yaml
+var demoPolicy []byte
+
+// demoOptions are the demo's server, with its policy and its data in a folder.
+func demoOptions(folder string, slack *slacksim.Server, logger *slog.Logger) (serverOptions, error) {
 	conf := defaultConfig()
-	conf.Data = data
+	conf.Data = filepath.Join(folder, "data")
+	conf.Policy = filepath.Join(folder, "policy.yaml")
 	conf.Listen = "127.0.0.1:0"
 	conf.URL = "" // that of the listener
 	conf.Slack = slackConfig{
@@ -104,9 +118,18 @@ func demoConfig(data string, slack *slacksim.Server) config {
 		Interactions: overHTTP,
 		APIURL:       slack.APIURL(),
 	}
-	conf.Roles = map[string]roleConfig{"oncall": {Users: []string{"U0ADA", "U0GRACE", demoOwner}}}
-	conf.Approval.Requires = []requiredConfig{{Role: "oncall", Count: 1}}
-	return conf
+	if err := os.WriteFile(conf.Policy, demoPolicy, 0o600); err != nil {
+		return serverOptions{}, fmt.Errorf("writing the demo's policy: %w", err)
+	}
+	rules, err := readPolicy(conf.Policy)
+	return serverOptions{
+		config:     conf,
+		policy:     rules,
+		secrets:    demoSecrets(slack),
+		command:    "demo",
+		channelURL: slack.URL,
+		logger:     logger,
+	}, err
 }
 
 func demoSecrets(slack *slacksim.Server) secrets {

@@ -129,9 +129,10 @@ func startDemo(t *testing.T) string {
 	return address
 }
 
-// What somebody sees who tries the demo: one who isn't on call is refused, Ada
-// approves and the agent wakes and applies exactly what the card showed, Grace
-// rejects the next request with a reason.
+// What somebody sees who tries the demo: reading needs nobody, one who isn't on
+// call is refused, Ada approves and the agent wakes and applies exactly what the
+// card showed, Grace rejects the next request with a reason, and what policy
+// denies nobody is asked about.
 func TestDemoInABrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t, 1280, 960)
@@ -145,6 +146,7 @@ func TestDemoInABrowser(t *testing.T) {
 	err := chromedp.Do(ctx,
 		chromedp.Navigate(address+"/?user=U0SAM"),
 		show("#messages h3", "Approval needed"),
+		show("#consoles li", "approved by policy, without a person"),
 		show("#consoles li", "waiting for a person"),
 		approve,
 		show(".ephemeral", "This needs 1 of oncall"),
@@ -157,7 +159,7 @@ func TestDemoInABrowser(t *testing.T) {
 		read(chromedp.Text(chromedp.CSS("#consoles")), &waiting),
 		approve,
 		show("#messages h3", "Applied"),
-		show("#consoles li", "apply -> applied"),
+		show("#consoles li", "expected_count"),
 		picture("applied"),
 		read(chromedp.Text(chromedp.CSS("#consoles")), &done),
 
@@ -177,11 +179,14 @@ func TestDemoInABrowser(t *testing.T) {
 		show("#messages", "Only two of them were charged twice."),
 		show("#consoles li", "I don't run it"),
 		picture("rejected"),
+
+		show("#consoles li", "Agents drop nothing in production."),
+		picture("denied"),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(waiting, "applied") {
+	if strings.Contains(waiting, "expected_count") {
 		t.Errorf("the agent applied before anybody approved: %s", waiting)
 	}
 	if want := `{"table":"customers","where":{"status":"inactive","last_seen_before":"2024-12-01"},"expected_count":214}`; !strings.Contains(done, want) {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/policy"
 )
 
 type doctorCommand struct{ configFlag }
@@ -33,14 +35,18 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 		return errUnwell
 	}
 	say(true, "configuration: %s", c.Config)
-	checkDatabase(ctx, conf, say)
+	rules := checkPolicy(conf.Policy, say)
+	checkDatabase(ctx, conf, rules, say)
 	keys, err := readSecrets(conf, p.environment)
 	if err != nil {
 		say(false, "secrets: %v", err)
 		return errUnwell
 	}
 	say(true, "secrets: all that the configuration needs are set")
-	for _, finding := range bot.Check(ctx, botOptions(conf, keys, nil), conf.policy()) {
+	if rules == nil {
+		return errUnwell // whom to look for in Slack is in the policy
+	}
+	for _, finding := range bot.Check(ctx, botOptions(conf, keys, nil), rules) {
 		say(finding.OK, "%s: %s", finding.Subject, finding.Text)
 	}
 	if !well {
@@ -49,9 +55,28 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 	return nil
 }
 
+// checkPolicy reads the policy and looks at what its author should know; nil if
+// a server would refuse it.
+func checkPolicy(path string, say func(bool, string, ...any)) *policy.Policy {
+	rules, err := readPolicy(path)
+	if err != nil {
+		say(false, "policy: %v", err)
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode()&0o002 != 0 {
+		say(false, "policy: everybody on this machine may write %s, and so decide what runs: chmod o-w %s", path, path)
+	}
+	if findings := rules.Check(); len(findings) > 0 {
+		say(false, "policy: %s", strings.Join(placed(path, findings), "\n"))
+		return rules
+	}
+	say(true, "policy: %s: %s", path, rules.Summary())
+	return rules
+}
+
 // checkDatabase opens the database as the server would, beside a server that
 // runs, and follows the audit log's chain.
-func checkDatabase(ctx context.Context, conf config, say func(bool, string, ...any)) {
+func checkDatabase(ctx context.Context, conf config, rules *policy.Policy, say func(bool, string, ...any)) {
 	if _, err := os.Stat(conf.Data); errors.Is(err, os.ErrNotExist) {
 		say(true, "database: none yet; the server makes it in %s", conf.Data)
 		return
@@ -69,4 +94,25 @@ func checkDatabase(ctx context.Context, conf config, say func(bool, string, ...a
 		return
 	}
 	say(true, "audit log: %d events, each follows the one before; the last hash is %s", count, last)
+	if rules == nil {
+		return
+	}
+	checkTokens(ctx, store, rules, say)
+}
+
+// checkTokens looks for agents whose requests nobody could approve.
+func checkTokens(ctx context.Context, store *db.DB, rules *policy.Policy, say func(bool, string, ...any)) {
+	tokens, err := store.Tokens(ctx)
+	if err != nil {
+		say(false, "tokens: %v", err)
+		return
+	}
+	for _, token := range tokens {
+		if !token.RevokedAt.IsZero() {
+			continue
+		}
+		if err := rules.ValidateFor(token.Owner.User); err != nil {
+			say(false, "token of %s (%s): %v", token.Agent, token.ID, err)
+		}
+	}
 }

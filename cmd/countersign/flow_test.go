@@ -19,7 +19,7 @@ func TestAskClickWakeApply(t *testing.T) {
 	w := newWorld(t)
 	token := w.token(t, "crm-agent")
 	session := w.agent(t, token)
-	id := ask(t, session, demoRequests[0])
+	id := ask(t, session, demoDelete)
 	posted := w.card(t, mentions("Approval needed"))
 	for _, want := range []string{"crm.delete_records", "214", "production"} {
 		if !strings.Contains(posted.Text, want) {
@@ -62,7 +62,7 @@ func TestWhoMayNotDecide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	session := w.agent(t, w.token(t, "crm-agent"))
-	id := ask(t, session, demoRequests[0])
+	id := ask(t, session, demoDelete)
 	posted := w.card(t, mentions("Approval needed"))
 	for person, want := range map[string]string{
 		"U0SAM":   "needs 1 of oncall",
@@ -89,7 +89,7 @@ func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	token := w.token(t, "crm-agent")
 	session := w.agent(t, token)
-	id := ask(t, session, demoRequests[0])
+	id := ask(t, session, demoDelete)
 	posted := w.card(t, mentions("Approval needed"))
 	waited := w.waiting(t, token, id)
 	w.stop()
@@ -122,7 +122,7 @@ func TestSlackDown(t *testing.T) {
 	w := newWorld(t)
 	w.slack.Fail("chat.postMessage", slacksim.Fault{Status: 503}, 2)
 	session := w.agent(t, w.token(t, "crm-agent"))
-	id := ask(t, session, demoRequests[0])
+	id := ask(t, session, demoDelete)
 	if got := status(t, session, "check_status", id); got != "pending" {
 		t.Errorf("the request is %s", got)
 	}
@@ -142,7 +142,7 @@ func TestAgentsSeeOnlyTheirOwn(t *testing.T) {
 	w := newWorld(t)
 	mine := w.agent(t, w.token(t, "crm-agent"))
 	other := w.agent(t, w.token(t, "billing-agent"))
-	id := ask(t, mine, demoRequests[0])
+	id := ask(t, mine, demoDelete)
 	unknown := "req_" + strings.Repeat("0", 32)
 	for _, tool := range []string{"await_approval", "check_status", "apply"} {
 		var got struct{}

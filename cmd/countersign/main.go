@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/countersign/countersign/policy"
 )
 
 // process is what a command may use of the process it runs in.
@@ -33,25 +35,40 @@ type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the server: agents ask over HTTP, people decide in Slack."`
 	MCP      mcpCommand      `cmd:"" name:"mcp" help:"Serve one agent on standard input and output, alone or through a running server."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and revoke the tokens of agents."`
+	Policy   policyCommand   `cmd:"" help:"Check, test, explain and compare policies, and print some to start from."`
 	Manifest manifestCommand `cmd:"" help:"Print the Slack app's manifest, with the fewest scopes that work."`
-	Doctor   doctorCommand   `cmd:"" help:"Check the configuration, Slack, the clock and the database, and say what to do."`
+	Doctor   doctorCommand   `cmd:"" help:"Check the configuration, the policy, Slack, the clock and the database, and say what to do."`
 	Config   configCommand   `cmd:"" help:"Print an example configuration that explains every key."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
+const defaultConfigFile = "countersign.yaml"
+
 // configFlag is the flag that most commands share.
 type configFlag struct {
-	Config string `short:"c" default:"countersign.yaml" placeholder:"FILE" help:"The configuration file (default: ${default})."`
+	Config string `short:"c" default:"${config}" placeholder:"FILE" help:"The configuration file (default: ${default})."`
 }
 
-// read reads the configuration and the secrets that it needs.
-func (f configFlag) read(p *process) (config, secrets, error) {
+// given is what a server needs from outside.
+type given struct {
+	config  config
+	policy  *policy.Policy
+	secrets secrets
+}
+
+// read reads the configuration, the policy that it names, and the secrets that
+// it needs.
+func (f configFlag) read(p *process) (given, error) {
 	conf, err := readConfig(f.Config)
 	if err != nil {
-		return config{}, secrets{}, err
+		return given{}, err
+	}
+	rules, err := readPolicy(conf.Policy)
+	if err != nil {
+		return given{}, err
 	}
 	keys, err := readSecrets(conf, p.environment)
-	return conf, keys, err
+	return given{conf, rules, keys}, err
 }
 
 func main() {
@@ -86,6 +103,7 @@ func run(ctx context.Context, arguments []string, p *process) (code int) {
 	parser, err := kong.New(&c,
 		kong.Name("countersign"),
 		kong.Description("The place where a person says yes before an AI agent does something that matters."),
+		kong.Vars{"config": defaultConfigFile},
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { panic(exit(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: false}),

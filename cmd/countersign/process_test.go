@@ -26,6 +26,7 @@ type program struct {
 	slack  *slacksim.Server
 	folder string
 	port   string
+	log    *processLog // of the server that serve started
 }
 
 func newProgram(t *testing.T) *program {
@@ -44,14 +45,31 @@ func newProgram(t *testing.T) *program {
 listen: 127.0.0.1:%s
 url: http://127.0.0.1:%s
 slack: {workspace: %s, channel: %s, api_url: "%s"}
-roles: {finance: {users: [U0ADA, U0GRACE, %s]}}
-approval: {requires: [{role: finance, count: 1}]}
 mcp: {await_bound: 1s}
-`, p.port, p.port, demoWorkspace, demoChannel, slack.APIURL(), demoOwner)
-	if err := os.WriteFile(filepath.Join(p.folder, "countersign.yaml"), []byte(text), 0o600); err != nil {
+`, p.port, p.port, demoWorkspace, demoChannel, slack.APIURL())
+	p.write(t, "countersign.yaml", text)
+	p.write(t, "policy.yaml", programPolicy)
+	return p
+}
+
+// programPolicy leaves to people what it doesn't classify, which is most of what
+// tests ask for.
+const programPolicy = `version: 1
+mode: cautious
+roles: {finance: {users: [U0ADA, U0GRACE, U0OLIVIA]}}
+approval: {requires: [{role: finance}]}
+`
+
+// write replaces a file in the program's folder as a careful editor does.
+func (p *program) write(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join(p.folder, name)
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return p
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func freePort(t *testing.T) string {
@@ -94,36 +112,64 @@ func (p *program) output(t *testing.T, arguments ...string) string {
 func (p *program) serve(t *testing.T) *exec.Cmd {
 	t.Helper()
 	command := p.command(t, nil, "serve")
-	log, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := p.logOf(t, command)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
-	serving := make(chan struct{})
-	go func() {
-		for lines := bufio.NewScanner(log); lines.Scan(); {
-			var line struct{ Msg string }
-			if json.Unmarshal(lines.Bytes(), &line) != nil {
-				t.Errorf("a line of the log is not JSON: %s", lines.Text())
-			}
-			if line.Msg == "serving" {
-				close(serving)
-			}
-			if strings.Contains(lines.Text(), "xoxb-") || strings.Contains(lines.Text(), "xapp-") || strings.Contains(lines.Text(), "last_seen_before") {
-				t.Errorf("the log has a secret or a payload: %s", lines.Text())
-			}
-		}
-	}()
-	select {
-	case <-serving:
-	case <-time.After(patience):
-		t.Fatal("the server didn't start")
-	}
+	log.says(t, `"msg":"serving"`)
+	p.log = log
 	p.connected(t)
 	return command
+}
+
+// processLog is what a process says on standard error, line by line.
+type processLog struct {
+	lines chan string
+}
+
+// logOf follows a command's log, of which each line is JSON without secrets and
+// payloads.
+func (p *program) logOf(t *testing.T, command *exec.Cmd) *processLog {
+	t.Helper()
+	out, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &processLog{lines: make(chan string, 1000)}
+	go func() {
+		defer close(log.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			line := lines.Text()
+			if !json.Valid(lines.Bytes()) {
+				t.Errorf("a line of the log is not JSON: %s", line)
+			}
+			if strings.Contains(line, "xoxb-") || strings.Contains(line, "xapp-") || strings.Contains(line, "last_seen_before") {
+				t.Errorf("the log has a secret or a payload: %s", line)
+			}
+			log.lines <- line
+		}
+	}()
+	return log
+}
+
+// says waits for a line with a text in it, and returns it.
+func (l *processLog) says(t *testing.T, text string) string {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case line, open := <-l.lines:
+			if !open {
+				t.Fatalf("the process ended without saying %s", text)
+			}
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-late:
+			t.Fatalf("the process didn't say %s", text)
+		}
+	}
 }
 
 // connected waits until a Socket Mode client is there to take clicks.
@@ -136,7 +182,7 @@ func (p *program) connected(t *testing.T) {
 
 // world makes the helpers for the wire usable on a program.
 func (p *program) world() *world {
-	return &world{slack: p.slack, conf: config{URL: "http://127.0.0.1:" + p.port}}
+	return &world{slack: p.slack, options: serverOptions{config: config{URL: "http://127.0.0.1:" + p.port}}}
 }
 
 func stdio(t *testing.T, command *exec.Cmd) *sdk.ClientSession {
@@ -153,7 +199,7 @@ func stdio(t *testing.T, command *exec.Cmd) *sdk.ClientSession {
 // roundTrip asks, has Ada approve and applies.
 func roundTrip(t *testing.T, w *world, session *sdk.ClientSession) {
 	t.Helper()
-	id := ask(t, session, demoRequests[0])
+	id := ask(t, session, demoDelete)
 	posted := w.card(t, mentions("Approval needed"))
 	if reply := w.click(t, "U0ADA", posted.TS, "approve"); !reply.OK() {
 		t.Fatalf("the click: %+v", reply)
@@ -187,7 +233,7 @@ func TestStandalone(t *testing.T) {
 		}
 	}
 	w := p.world()
-	id := ask(t, session, demoRequests[0])
+	id := ask(t, session, demoDelete)
 	posted := w.card(t, mentions("Approval needed"))
 	if !strings.Contains(string(posted.Blocks), "my-agent") {
 		t.Error("the card doesn't name the agent")
@@ -216,7 +262,7 @@ func TestTerminateStandalone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = session.Close() })
-	answer := awaitHeld(t, session, held, ask(t, session, demoRequests[0]))
+	answer := awaitHeld(t, session, held, ask(t, session, demoDelete))
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +352,7 @@ func TestTerminate(t *testing.T) {
 	running := p.serve(t)
 	w := p.world()
 	token := p.output(t, "token", "create", "crm-agent")
-	id := ask(t, w.agent(t, token), demoRequests[0])
+	id := ask(t, w.agent(t, token), demoDelete)
 	answer := w.waiting(t, token, id)
 	if err := running.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -344,7 +390,7 @@ func TestKill(t *testing.T) {
 		running = p.serve(t)
 	}
 	token := p.output(t, "token", "create", "crm-agent")
-	id := ask(t, w.agent(t, token), demoRequests[0])
+	id := ask(t, w.agent(t, token), demoDelete)
 	posted := w.card(t, mentions("Approval needed"))
 	kill()
 	if reply := w.click(t, "U0ADA", posted.TS, "approve"); !reply.OK() {
@@ -404,6 +450,35 @@ func TestDoctor(t *testing.T) {
 	ill, err := p.command(t, nil, "doctor").Output()
 	if err == nil || !strings.Contains(string(ill), "/invite") || !strings.Contains(string(ill), "U0GRACE") {
 		t.Errorf("%v, and the doctor says\n%s", err, ill)
+	}
+	t.Log("\n" + string(ill))
+}
+
+// The doctor looks at the policy: what its author should know, who may write it,
+// and agents whose requests nobody could approve by it.
+func TestDoctorOnPolicy(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	p.output(t, "token", "create", "crm-agent", "--owner", "U0ADA")
+	const unused = "  nobody: {users: [U0SAM]}\n"
+	p.write(t, "policy.yaml", strings.Replace(programPolicy, "roles: {finance: {users: [U0ADA, U0GRACE, U0OLIVIA]}}\n", "roles:\n  finance: {users: [U0ADA]}\n"+unused, 1))
+	if err := os.Chmod(filepath.Join(p.folder, "policy.yaml"), 0o606); err != nil {
+		t.Fatal(err)
+	}
+	ill, err := p.command(t, nil, "doctor").Output()
+	for _, want := range []string{"policy.yaml:5:", "chmod o-w policy.yaml", "token of crm-agent (tok_", "without U0ADA"} {
+		if err == nil || !strings.Contains(string(ill), want) {
+			t.Errorf("%v, and the doctor doesn't say %q:\n%s", err, want, ill)
+		}
+	}
+	t.Log("\n" + string(ill))
+
+	p.write(t, "policy.yaml", "version: 1\n")
+	ill, err = p.command(t, nil, "doctor").Output()
+	for _, want := range []string{"FAIL  policy: policy.yaml:1:1: approval: requires is missing", "ok    secrets"} {
+		if err == nil || !strings.Contains(string(ill), want) {
+			t.Errorf("%v, and the doctor doesn't say %q:\n%s", err, want, ill)
+		}
 	}
 	t.Log("\n" + string(ill))
 }

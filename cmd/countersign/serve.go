@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync"
 	"time"
 
@@ -15,17 +16,28 @@ import (
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/mcp"
+	"github.com/countersign/countersign/policy"
 	"github.com/countersign/countersign/web"
 )
 
 type serveCommand struct{ configFlag }
 
 func (c *serveCommand) Run(ctx context.Context, p *process) error {
-	conf, keys, err := c.read(p)
+	given, err := c.read(p)
 	if err != nil {
 		return err
 	}
-	s, err := openServer(ctx, conf, keys, "serve", conf.channelURL(), p.logger())
+	hangup, stop := hangups()
+	defer stop()
+	s, err := openServer(ctx, serverOptions{
+		config:     given.config,
+		policy:     given.policy,
+		secrets:    given.secrets,
+		command:    "serve",
+		channelURL: given.config.channelURL(),
+		hangup:     hangup,
+		logger:     p.logger(),
+	})
 	if err != nil {
 		return err
 	}
@@ -36,65 +48,79 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 // closing the store, the process is gone within ten seconds.
 const stopLimit = 8 * time.Second
 
-// server is everything that serves, wired together over one data folder.
-type server struct {
-	conf       config
-	channelURL string
+// serverOptions are what a server is made of.
+type serverOptions struct {
+	config     config
+	policy     *policy.Policy // as the configured file says
+	secrets    secrets
+	command    string           // what others are told who find the data folder taken
+	channelURL string           // where people read the channel
+	accepts    policyCheck      // what else a policy must be like; may be nil
+	hangup     <-chan os.Signal // asks for the policy file to be read again; may be nil
 	logger     *slog.Logger
-	lock       *db.Lock
-	store      *db.DB
-	service    *approval.Service
-	bot        *bot.Bot
-	flow       *mcp.Local
-	agents     *mcp.Handler
-	listener   net.Listener
-	handler    http.Handler
 }
 
-// openServer takes the data folder, opens what is in it and listens. command is
-// what others are told who find the folder taken; channelURL is where people
-// read the channel. The caller must call run or close.
-func openServer(ctx context.Context, conf config, keys secrets, command, channelURL string, logger *slog.Logger) (*server, error) {
-	s := &server{conf: conf, channelURL: channelURL, logger: logger}
-	if err := s.open(ctx, keys, command); err != nil {
+// server is everything that serves, wired together over one data folder.
+type server struct {
+	serverOptions
+	lock     *db.Lock
+	store    *db.DB
+	service  *approval.Service
+	watch    *policyWatch
+	bot      *bot.Bot
+	flow     *mcp.Local
+	agents   *mcp.Handler
+	listener net.Listener
+	handler  http.Handler
+}
+
+// openServer takes the data folder, opens what is in it and listens. The caller
+// must call run or close.
+func openServer(ctx context.Context, options serverOptions) (*server, error) {
+	s := &server{serverOptions: options}
+	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-func (s *server) open(ctx context.Context, keys secrets, command string) (err error) {
-	conf := s.conf
-	if s.lock, err = db.LockFolder(conf.Data, command); err != nil {
+func (s *server) open(ctx context.Context) (err error) {
+	conf := s.config
+	if s.lock, err = db.LockFolder(conf.Data, s.command); err != nil {
 		return err
 	}
 	if s.store, err = db.Open(ctx, conf.Data, db.Options{}); err != nil {
 		return err
 	}
-	slackOptions := botOptions(conf, keys, s.logger)
+	slackOptions := botOptions(conf, s.secrets, s.logger)
 	directory, err := bot.NewDirectory(slackOptions)
 	if err != nil {
 		return err
 	}
 	s.service, err = approval.New(s.store, directory, approval.Options{
-		Policy:       conf.policy(),
+		Policy:       s.policy,
 		Destinations: []string{bot.Destination(conf.Slack.Channel)},
 		PayloadLimit: conf.Requests.PayloadLimit,
-		ApplyWithin:  conf.Requests.ApplyWithin,
 		Logger:       s.logger,
 	})
 	if err != nil {
 		return err
 	}
+	// The audit log names each policy that ruled, also the one of a start.
+	if err = s.service.SetPolicy(ctx, s.policy); err != nil {
+		return err
+	}
+	s.watch = &policyWatch{path: conf.Policy, loaded: s.policy, accepts: s.accepts, set: s.service.SetPolicy, logger: s.logger}
 	if s.bot, err = bot.New(slackOptions, s.service, s.store); err != nil {
 		return err
 	}
 	if s.listener, err = net.Listen("tcp", conf.Listen); err != nil {
 		return fmt.Errorf("listening on %s: %w", conf.Listen, err)
 	}
-	if s.conf.URL == "" {
-		s.conf.URL = "http://" + s.listener.Addr().String()
+	if s.config.URL == "" {
+		s.config.URL = "http://" + s.listener.Addr().String()
 	}
-	s.flow, err = mcp.NewLocal(s.service, mcp.LocalOptions{ReviewURL: s.conf.reviewURL, AwaitBound: conf.MCP.AwaitBound})
+	s.flow, err = mcp.NewLocal(s.service, mcp.LocalOptions{ReviewURL: s.config.reviewURL, AwaitBound: conf.MCP.AwaitBound})
 	if err != nil {
 		return err
 	}
@@ -117,7 +143,7 @@ func botOptions(conf config, keys secrets, logger *slog.Logger) bot.Options {
 }
 
 func (s *server) routes() (http.Handler, error) {
-	public, err := url.Parse(s.conf.URL)
+	public, err := url.Parse(s.config.URL)
 	if err != nil {
 		return nil, fmt.Errorf("reading the url: %w", err)
 	}
@@ -129,17 +155,20 @@ func (s *server) routes() (http.Handler, error) {
 	mux.Handle("/", pages)
 	s.agents = mcp.NewHandler(s.flow, mcp.HandlerOptions{
 		Options:      s.toolOptions(),
-		PayloadLimit: s.conf.Requests.PayloadLimit,
+		PayloadLimit: s.config.Requests.PayloadLimit,
 		Hosts:        []string{public.Hostname()},
 	})
 	mux.Handle("/mcp", s.agents)
-	if s.conf.Slack.Interactions == overHTTP {
+	if s.config.Slack.Interactions == overHTTP {
 		mux.Handle("/slack/interactions", s.bot.Interactions())
 	}
 	// Probes come by the machine's address, and there is nothing to guard.
 	open := http.NewServeMux()
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
+		if s.watch.refused.Load() {
+			fmt.Fprintln(w, "the policy file is not accepted, so the policy before stays in force; the log says what is wrong")
+		}
 	})
 	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.bot.Ready(); err != nil {
@@ -147,6 +176,9 @@ func (s *server) routes() (http.Handler, error) {
 			return
 		}
 		fmt.Fprintln(w, "ok")
+		if s.watch.refused.Load() {
+			fmt.Fprintln(w, "the policy file is not accepted, so the policy before stays in force; the log says what is wrong")
+		}
 	})
 	open.Handle("/", web.Guard(mux, []string{public.Hostname()}, s.logger))
 	return open, nil
@@ -169,6 +201,7 @@ func (s *server) run(ctx context.Context, beside func(context.Context) error) er
 	failed := make(chan error, 3)
 	var work sync.WaitGroup
 	work.Go(func() { s.service.Sweep(background) })
+	work.Go(func() { s.watch.run(background, s.hangup) })
 	work.Go(func() {
 		if err := s.bot.Run(background); err != nil && background.Err() == nil {
 			failed <- fmt.Errorf("talking to Slack: %w", err)
@@ -193,7 +226,8 @@ func (s *server) run(ctx context.Context, beside func(context.Context) error) er
 			}
 		})
 	}
-	s.logger.Info("serving", "listen", s.listener.Addr().String(), "url", s.conf.URL, "version", version())
+	s.logger.Info("ruling by policy", policyAttributes(s.config.Policy, s.policy)...)
+	s.logger.Info("serving", "listen", s.listener.Addr().String(), "url", s.config.URL, "version", version())
 
 	var err error
 	select {

@@ -56,7 +56,7 @@ func (c *mcpCommand) bridge(ctx context.Context, p *process) error {
 
 // standalone is a whole server for one agent, on its own data folder.
 func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
-	conf, keys, err := c.read(p)
+	given, err := c.read(p)
 	if err != nil {
 		return err
 	}
@@ -68,15 +68,27 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 		if !policy.IsUserID(c.Owner) {
 			return fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
 		}
-		agent.Owner = approval.Approver{Workspace: conf.Slack.Workspace, User: c.Owner}
+		agent.Owner = approval.Approver{Workspace: given.config.Slack.Workspace, User: c.Owner}
 	}
-	if err := conf.policy().ValidateFor(c.Owner); err != nil {
+	accepts := func(rules *policy.Policy) error { return rules.ValidateFor(c.Owner) }
+	if err := accepts(given.policy); err != nil {
 		return fmt.Errorf("--owner: %w", err)
 	}
-	s, err := openServer(ctx, conf, keys, "mcp", conf.channelURL(), p.logger())
+	hangup, stop := hangups()
+	defer stop()
+	s, err := openServer(ctx, serverOptions{
+		config:     given.config,
+		policy:     given.policy,
+		secrets:    given.secrets,
+		command:    "mcp",
+		channelURL: given.config.channelURL(),
+		accepts:    accepts,
+		hangup:     hangup,
+		logger:     p.logger(),
+	})
 	var held *db.HeldError
 	if errors.As(err, &held) {
-		return fmt.Errorf("%w\nOne process serves a data folder. To have several agents, run \"countersign serve\" once, and \"countersign mcp --server %s\" for each agent with a token of its own", err, conf.URL)
+		return fmt.Errorf("%w\nOne process serves a data folder. To have several agents, run \"countersign serve\" once, and \"countersign mcp --server %s\" for each agent with a token of its own", err, given.config.URL)
 	}
 	if err != nil {
 		return err

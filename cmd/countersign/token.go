@@ -22,18 +22,29 @@ type tokenCommand struct {
 type tokenCreateCommand struct {
 	configFlag
 	Agent string `arg:"" help:"The agent's name, which people see on the card."`
-	Owner string `placeholder:"USER" help:"The Slack user id of the person the agent acts for, who then can't approve its requests unless the configuration says so."`
+	Owner string `placeholder:"USER" help:"The Slack user id of the person the agent acts for, who then can't approve its requests unless the policy says so."`
 }
 
 func (c *tokenCreateCommand) Run(ctx context.Context, p *process) error {
-	return withTokens(ctx, c.Config, func(service *approval.Service, conf config) error {
-		var owner approval.Approver
-		if c.Owner != "" {
-			if !policy.IsUserID(c.Owner) {
-				return fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
-			}
-			owner = approval.Approver{Workspace: conf.Slack.Workspace, User: c.Owner}
+	conf, err := readConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	rules, err := readPolicy(conf.Policy)
+	if err != nil {
+		return err
+	}
+	var owner approval.Approver
+	if c.Owner != "" {
+		if !policy.IsUserID(c.Owner) {
+			return fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
 		}
+		owner = approval.Approver{Workspace: conf.Slack.Workspace, User: c.Owner}
+	}
+	if err := rules.ValidateFor(c.Owner); err != nil {
+		return fmt.Errorf("--owner: %w", err)
+	}
+	return withTokens(ctx, conf, rules, func(service *approval.Service) error {
 		token, value, err := service.CreateToken(ctx, operator(), c.Agent, owner)
 		if err != nil {
 			return err
@@ -47,7 +58,7 @@ func (c *tokenCreateCommand) Run(ctx context.Context, p *process) error {
 type tokenListCommand struct{ configFlag }
 
 func (c *tokenListCommand) Run(ctx context.Context, p *process) error {
-	return withTokens(ctx, c.Config, func(service *approval.Service, _ config) error {
+	return withAnyPolicy(ctx, c.Config, func(service *approval.Service) error {
 		tokens, err := service.Tokens(ctx)
 		if err != nil {
 			return err
@@ -67,7 +78,7 @@ type tokenRevokeCommand struct {
 }
 
 func (c *tokenRevokeCommand) Run(ctx context.Context, p *process) error {
-	return withTokens(ctx, c.Config, func(service *approval.Service, _ config) error {
+	return withAnyPolicy(ctx, c.Config, func(service *approval.Service) error {
 		if err := service.RevokeToken(ctx, operator(), c.ID); err != nil {
 			return fmt.Errorf("revoking %s: %w", c.ID, err)
 		}
@@ -78,21 +89,31 @@ func (c *tokenRevokeCommand) Run(ctx context.Context, p *process) error {
 
 // withTokens runs use over the configured database. It works beside a running
 // server, which sees the change at once.
-func withTokens(ctx context.Context, path string, use func(*approval.Service, config) error) error {
-	conf, err := readConfig(path)
-	if err != nil {
-		return err
-	}
+func withTokens(ctx context.Context, conf config, rules *policy.Policy, use func(*approval.Service) error) error {
 	store, err := db.Open(ctx, conf.Data, db.Options{})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	service, err := approval.New(store, nil, approval.Options{Policy: conf.policy()})
+	service, err := approval.New(store, nil, approval.Options{Policy: rules})
 	if err != nil {
 		return err
 	}
-	return use(service, conf)
+	return use(service)
+}
+
+// withAnyPolicy is withTokens for what no policy has a say in, so that a token
+// can be revoked while the policy file is being worked on.
+func withAnyPolicy(ctx context.Context, path string, use func(*approval.Service) error) error {
+	conf, err := readConfig(path)
+	if err != nil {
+		return err
+	}
+	rules, err := policy.Parse([]byte(examplePolicy))
+	if err != nil {
+		return fmt.Errorf("reading the example policy: %w", err)
+	}
+	return withTokens(ctx, conf, rules, use)
 }
 
 // operator is the person at the command line.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,11 +20,10 @@ const patience = 30 * time.Second
 // world is the whole product with a simulated Slack: the demo's wiring, without
 // the demo's agent.
 type world struct {
-	slack  *slacksim.Server
-	conf   config
-	keys   secrets
-	server *server
-	stop   func() // stops the server and waits for its end
+	slack   *slacksim.Server
+	options serverOptions
+	server  *server
+	stop    func() // stops the server and waits for its end
 }
 
 func newWorld(t *testing.T) *world {
@@ -39,8 +37,11 @@ func newWorld(t *testing.T) *world {
 	for _, person := range demoPeople {
 		slack.SetUser(person)
 	}
-	w := &world{slack: slack, keys: demoSecrets(slack)}
-	w.conf = demoConfig(filepath.Join(t.TempDir(), "data"), slack)
+	w := &world{slack: slack}
+	w.options, err = demoOptions(t.TempDir(), slack, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.start(t)
 	return w
 }
@@ -49,14 +50,14 @@ func newWorld(t *testing.T) *world {
 // is at the same address.
 func (w *world) start(t *testing.T) {
 	t.Helper()
-	s, err := openServer(t.Context(), w.conf, w.keys, "serve", w.slack.URL, slog.New(slog.DiscardHandler))
+	s, err := openServer(t.Context(), w.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.conf.URL = s.conf.URL
-	w.conf.Listen = s.listener.Addr().String()
+	w.options.config.URL = s.config.URL
+	w.options.config.Listen = s.listener.Addr().String()
 	w.server = s
-	w.slack.SetInteractivityURL(s.conf.URL + "/slack/interactions")
+	w.slack.SetInteractivityURL(s.config.URL + "/slack/interactions")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(ctx, nil) }()
@@ -93,7 +94,7 @@ func (w *world) agentWith(t *testing.T, token string, options *sdk.ClientOptions
 	t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options)
 	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
-		Endpoint:             w.conf.URL + "/mcp",
+		Endpoint:             w.options.config.URL + "/mcp",
 		HTTPClient:           &http.Client{Transport: bearer(token)},
 		DisableStandaloneSSE: true,
 	}, nil)
