@@ -88,7 +88,7 @@ func TestApprovedAndAppliedExactly(t *testing.T) {
 		if got := textOf(t, approved, 0); got != `{"status":"approved"}` {
 			t.Errorf("await_approval: %s", got)
 		}
-		deadline := approvaltest.Start.Add(15*time.Minute).Format("2006-01-02T15:04:05.000Z")
+		deadline := approvaltest.Start.Add(15 * time.Minute).Format("2006-01-02T15:04:05.000Z")
 		if got := textOf(t, approved, 1); !strings.Contains(got, "Call apply") || !strings.Contains(got, deadline) {
 			t.Errorf("guidance lacks the next step or its deadline %s: %s", deadline, got)
 		}
@@ -176,7 +176,7 @@ func TestApprovalThatNoLongerCounts(t *testing.T) {
 		session := connect(t, kinds["stdio"](t, f, newLocal(t, f, 0)), modern, nil)
 		id := asked(t, session)
 		decide(t, f, id, approval.Approve, "")
-		f.Clock.Advance(15*time.Minute)
+		f.Clock.Advance(15 * time.Minute)
 		for _, text := range []string{refused(t, session, "apply", byID(id)), textOf(t, call(t, session, "check_status", byID(id)), 1)} {
 			if !strings.Contains(text, "was approved, but apply was not called") {
 				t.Errorf("got %s", text)
