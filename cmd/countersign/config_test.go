@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -83,10 +82,6 @@ func TestDemoPolicy(t *testing.T) {
 		t.Errorf("exit %d\n%s%s", code, &out, &problems)
 	}
 }
-
-type closer struct{ io.Writer }
-
-func (closer) Close() error { return nil }
 
 func keys(t reflect.Type) []string {
 	switch t.Kind() {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,22 +23,33 @@ type policyExplainCommand struct {
 	Target      string    `placeholder:"TEXT" help:"As the agent states it."`
 	Count       *int64    `placeholder:"N" help:"On how many things, as the agent states it."`
 	Reversible  *bool     `negatable:"irreversible" help:"Whether it can be undone, as the agent states it."`
-	FirstUse    []string  `placeholder:"OF" help:"What was never used before: some of tool, integration, agent."`
-	Hint        []string  `placeholder:"HINT" help:"What the tool's server says: some of read-only, destructive, idempotent, open-world, each also as not-…."`
+	FirstUse    []string  `enum:"tool,integration,agent" placeholder:"OF" help:"What was never used before: some of tool, integration, agent."`
+	Hint        []string  `enum:"read-only,not-read-only,destructive,not-destructive,idempotent,not-idempotent,open-world,not-open-world" placeholder:"HINT" help:"What the tool's server says: some of read-only, destructive, idempotent, open-world; not-read-only and so on for the contrary."`
 	At          time.Time `placeholder:"TIME" help:"When, such as 2026-03-02T22:15:00+01:00 (default: now)."`
 	JSON        bool      `name:"json" help:"As JSON."`
 }
 
+// Validate refuses what no call can be.
+func (c *policyExplainCommand) Validate() error {
+	switch {
+	case c.Owner != "" && !policy.IsUserID(c.Owner):
+		return fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
+	case c.Payload == standardInput && c.Policy == standardInput:
+		return errors.New("only one of --payload and --policy can be standard input")
+	}
+	return nil
+}
+
 func (c *policyExplainCommand) Run(p *process) error {
-	call, err := c.call(p)
+	payload, err := c.payload(p)
 	if err != nil {
-		return err
+		return fmt.Errorf("--payload: %w", err)
 	}
 	rules, err := c.read(p)
 	if err != nil {
 		return err
 	}
-	explanation := rules.Explain(call)
+	explanation := rules.Explain(c.call(payload))
 	if c.JSON {
 		return p.printJSON(explanation)
 	}
@@ -44,7 +57,7 @@ func (c *policyExplainCommand) Run(p *process) error {
 	return nil
 }
 
-func (c *policyExplainCommand) call(p *process) (policy.Call, error) {
+func (c *policyExplainCommand) call(payload []byte) policy.Call {
 	call := policy.Call{
 		Agent:       c.Agent,
 		Owner:       c.Owner,
@@ -53,28 +66,38 @@ func (c *policyExplainCommand) call(p *process) (policy.Call, error) {
 		Environment: c.Environment,
 		Count:       c.Count,
 		Reversible:  c.Reversible,
+		Payload:     payload,
+		Hints:       c.hints(),
 		At:          c.At,
+		FirstUse: policy.FirstUse{
+			Tool:        slices.Contains(c.FirstUse, "tool"),
+			Integration: slices.Contains(c.FirstUse, "integration"),
+			Agent:       slices.Contains(c.FirstUse, "agent"),
+		},
 	}
 	if call.At.IsZero() {
 		call.At = time.Now()
 	}
-	if c.Owner != "" && !policy.IsUserID(c.Owner) {
-		return call, fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
+	return call
+}
+
+// hints are what --hint says. Of a hint that is said twice, the last counts.
+func (c *policyExplainCommand) hints() (hints policy.Hints) {
+	for _, said := range c.Hint {
+		name, isNot := strings.CutPrefix(said, "not-")
+		value := !isNot
+		switch name {
+		case "read-only":
+			hints.ReadOnly = &value
+		case "destructive":
+			hints.Destructive = &value
+		case "idempotent":
+			hints.Idempotent = &value
+		case "open-world":
+			hints.OpenWorld = &value
+		}
 	}
-	if c.Payload == standardInput && c.Policy == standardInput {
-		return call, fmt.Errorf("--payload and --policy can't both be standard input")
-	}
-	var err error
-	if call.FirstUse, err = firstUse(c.FirstUse); err != nil {
-		return call, err
-	}
-	if call.Hints, err = hints(c.Hint); err != nil {
-		return call, err
-	}
-	if call.Payload, err = c.payload(p); err != nil {
-		return call, fmt.Errorf("--payload: %w", err)
-	}
-	return call, nil
+	return hints
 }
 
 // payload is what is meant by --payload, as strict JSON.
@@ -92,42 +115,6 @@ func (c *policyExplainCommand) payload(p *process) (payload []byte, err error) {
 		return nil, err
 	}
 	return payload, strictjson.Check(payload)
-}
-
-func firstUse(of []string) (first policy.FirstUse, err error) {
-	for _, one := range of {
-		switch one {
-		case "tool":
-			first.Tool = true
-		case "integration":
-			first.Integration = true
-		case "agent":
-			first.Agent = true
-		default:
-			return first, fmt.Errorf("--first-use: %q; tool, integration and agent are accepted", one)
-		}
-	}
-	return first, nil
-}
-
-func hints(said []string) (hints policy.Hints, err error) {
-	for _, one := range said {
-		name, isNot := strings.CutPrefix(one, "not-")
-		value := !isNot
-		switch name {
-		case "read-only":
-			hints.ReadOnly = &value
-		case "destructive":
-			hints.Destructive = &value
-		case "idempotent":
-			hints.Idempotent = &value
-		case "open-world":
-			hints.OpenWorld = &value
-		default:
-			return hints, fmt.Errorf("--hint: %q; read-only, destructive, idempotent and open-world are accepted, and each with not- before it", one)
-		}
-	}
-	return hints, nil
 }
 
 // printJSON writes a value for a script to read.

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -86,3 +90,70 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 	})
 }
+
+// What a shell or a CI job sees: 0 is well, 1 is that there is something to say,
+// 2 is that the command line wasn't understood.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	well := file("policy.yaml", programPolicy)
+	wrong := file("wrong.yaml", "version: 1\n")
+	doubtful := file("doubtful.yaml", strings.Replace(programPolicy, "approval:", "agents: {unknown: {owner: U0SAM}}\nblock: [{id: twice, actions: [a.b], when: 'true || false', why: No.}]\napproval:", 1))
+	file("a.test.yaml", "cases: [{name: Waits, action: a.b, expect: {effect: require_approval}}]")
+	for _, test := range []struct {
+		want      int
+		arguments []string
+	}{
+		{0, []string{"policy", "check", well}},
+		{1, []string{"policy", "check", wrong}},
+		{1, []string{"policy", "check", doubtful}},
+		{1, []string{"policy", "check", well + "x"}},
+		{2, []string{"policy", "check", well, well}},
+		{0, []string{"policy", "test", folder}},
+		{1, []string{"policy", "test", "--policy", wrong, folder}},
+		{1, []string{"policy", "test", folder + "x"}},
+		{1, []string{"policy", "test", "--junit", filepath.Join(folder, "none", "report.xml"), folder}},
+		{2, []string{"policy", "test", "--tests", folder}},
+		{0, []string{"policy", "explain", "--policy", well, "--action", "a.b"}},
+		{1, []string{"policy", "explain", "--policy", wrong, "--action", "a.b"}},
+		{1, []string{"policy", "explain", "--policy", well, "--action", "a.b", "--payload", "{"}},
+		{2, []string{"policy", "explain", "--policy", well}},
+		{2, []string{"policy", "explain", "--policy", well, "--action", "a.b", "--hint", "harmless"}},
+		{2, []string{"policy", "explain", "--policy", well, "--action", "a.b", "--owner", "sam"}},
+		{0, []string{"policy", "diff", well, well}},
+		{0, []string{"policy", "diff", well, doubtful}},
+		{1, []string{"policy", "diff", well, wrong}},
+		{2, []string{"policy", "diff", well}},
+		{2, []string{"policy", "diff", well, well, "--fail-on-loosened"}},
+		{1, []string{"policy", "tools", "--policy", well, "--data", folder}},
+		{2, []string{"policy", "tools", "--limit", "-1"}},
+		{0, []string{"policy", "starter"}},
+		{0, []string{"policy", "starter", "github"}},
+		{1, []string{"policy", "starter", "banking"}},
+		{0, []string{"policy", "example"}},
+		{2, []string{"policy"}},
+		{2, []string{"policy", "lint"}},
+	} {
+		var out, problems bytes.Buffer
+		got := run(t.Context(), test.arguments, &process{
+			stdout:      closer{&out},
+			stderr:      &problems,
+			environment: func(string) string { return "" },
+		})
+		if got != test.want || (got != 0) != (problems.Len() > 0) {
+			t.Errorf("countersign %s: exit %d, want %d\n%s%s", strings.Join(test.arguments, " "), got, test.want, &out, &problems)
+		}
+	}
+}
+
+// closer is standard output that is kept.
+type closer struct{ io.Writer }
+
+func (closer) Close() error { return nil }
