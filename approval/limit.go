@@ -46,7 +46,7 @@ func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
 		}
 	}
 	if backlog.Pending >= limits.Pending {
-		return &LimitError{Problem: fmt.Sprintf("This agent has as many requests waiting for people as the policy lets it have: %d. Wait for a decision with await_approval before asking for more.", limits.Pending)}
+		return &LimitError{Problem: fmt.Sprintf("This agent has %d requests waiting for people, which is as many as the policy lets one have. Wait for a decision with await_approval before asking for more.", backlog.Pending)}
 	}
 	return nil
 }
@@ -85,7 +85,8 @@ func (p *pace) take(agent Agent, perMinute int, now time.Time) error {
 	if limiter.AllowN(now, 1) {
 		return nil
 	}
-	wait := time.Duration((1 - limiter.TokensAt(now)) / float64(limit) * float64(time.Second))
+	// A millisecond more, since the limiter reckons with fractions.
+	wait := time.Duration((1-limiter.TokensAt(now))/float64(limit)*float64(time.Second)).Truncate(time.Millisecond) + time.Millisecond
 	return &LimitError{
 		Problem: fmt.Sprintf("This agent asks more than %d times a minute, which is what the policy lets one do. Ask again in %s.", perMinute, wait.Round(time.Second)+time.Second),
 		RetryAt: now.Add(wait),
