@@ -58,13 +58,13 @@ var (
 		"payload":     json.RawMessage(`{"table":"customers_2019"}`),
 	}
 	demoAdd = map[string]any{
-		"purpose":     "Add the two new colleagues to the mailing list",
+		"purpose":     "Add a new colleague and a contractor to the mailing list",
 		"action":      "mail.list_add",
 		"target":      "all-hands list",
 		"environment": "production",
 		"count":       2,
 		"reversible":  true,
-		"payload":     json.RawMessage(`{"list":"all-hands","members":["noor@example.com","jules@example.com"]}`),
+		"payload":     json.RawMessage(`{"list":"all-hands","members":["noor@example.com","jules@contractor.example"]}`),
 	}
 	demoRequests = []map[string]any{demoSearch, demoDelete, demoRefund, demoDrop, demoAdd}
 )

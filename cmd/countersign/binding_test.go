@@ -164,6 +164,11 @@ func TestPolicyBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.log.says(t, `"msg":"policy loaded"`)
+	p.output(t, "token", "create", "ada-agent", "--owner", "U0ADA")
+	p.write(t, "policy.yaml", strings.ReplaceAll(strings.ReplaceAll(mailPolicy, "Agents drop nothing.", "Ask the owners."), ", U0GRACE, U0OLIVIA", ""))
+	if line := p.log.says(t, `"level":"WARN"`); !strings.Contains(line, "ada-agent") || !strings.Contains(line, "without U0ADA") {
+		t.Errorf("of an agent that asks in vain the log says %s", line)
+	}
 	if body := p.ready(t); body != "ok\n" {
 		t.Errorf("/readyz says %q", body)
 	}

@@ -43,7 +43,7 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 		return fmt.Errorf("making the demo's folder: %w", err)
 	}
 	defer os.RemoveAll(folder)
-	logger := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	logger := slog.New(slog.DiscardHandler)
 	if c.Logs {
 		logger = p.logger()
 	}
@@ -65,6 +65,10 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 	s, err := openServer(ctx, options)
 	if err != nil {
 		return err
+	}
+	if !c.Logs {
+		// Who changes the policy wants to see that it was taken, or why not.
+		s.watch.logger = slog.New(slog.NewTextHandler(p.stderr, nil))
 	}
 	slack.SetInteractivityURL(s.config.URL + "/slack/interactions")
 	_, token, err := s.service.CreateToken(ctx, operator(), "crm-agent", approval.Approver{Workspace: demoWorkspace, User: demoOwner})

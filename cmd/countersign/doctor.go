@@ -107,12 +107,7 @@ func checkTokens(ctx context.Context, store *db.DB, rules *policy.Policy, say fu
 		say(false, "tokens: %v", err)
 		return
 	}
-	for _, token := range tokens {
-		if !token.RevokedAt.IsZero() {
-			continue
-		}
-		if err := rules.ValidateFor(token.Owner.User); err != nil {
-			say(false, "token of %s (%s): %v", token.Agent, token.ID, err)
-		}
+	for _, stuck := range withoutApprovers(tokens, rules) {
+		say(false, "token of %s (%s): %v", stuck.token.Agent, stuck.token.ID, stuck.err)
 	}
 }

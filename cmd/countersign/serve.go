@@ -107,10 +107,10 @@ func (s *server) open(ctx context.Context) (err error) {
 		return err
 	}
 	// The audit log names each policy that ruled, also the one of a start.
-	if err = s.service.SetPolicy(ctx, s.policy); err != nil {
+	if err = s.rule(ctx, s.policy); err != nil {
 		return err
 	}
-	s.watch = &policyWatch{path: conf.Policy, loaded: s.policy, accepts: s.accepts, set: s.service.SetPolicy, logger: s.logger}
+	s.watch = &policyWatch{path: conf.Policy, loaded: s.policy, accepts: s.accepts, set: s.rule, logger: s.logger}
 	if s.bot, err = bot.New(slackOptions, s.service, s.store); err != nil {
 		return err
 	}
@@ -126,6 +126,22 @@ func (s *server) open(ctx context.Context) (err error) {
 	}
 	s.handler, err = s.routes()
 	return err
+}
+
+// rule has a policy rule from now on, and warns of agents whom it leaves without
+// anybody who could approve.
+func (s *server) rule(ctx context.Context, rules *policy.Policy) error {
+	if err := s.service.SetPolicy(ctx, rules); err != nil {
+		return err
+	}
+	tokens, err := s.service.Tokens(ctx)
+	if err != nil {
+		s.logger.Error("looking for agents that nobody could approve for", "err", err)
+	}
+	for _, stuck := range withoutApprovers(tokens, rules) {
+		s.logger.Warn("an agent asks in vain", "agent", stuck.token.Agent, "token", stuck.token.ID, "err", stuck.err)
+	}
+	return nil
 }
 
 // botOptions are what the bot has to know to talk to Slack.

@@ -116,6 +116,24 @@ func withAnyPolicy(ctx context.Context, path string, use func(*approval.Service)
 	return withTokens(ctx, conf, rules, use)
 }
 
+// stuckToken is a token of an agent whose requests nobody could approve.
+type stuckToken struct {
+	token approval.Token
+	err   error
+}
+
+// withoutApprovers finds tokens that nobody could approve anything for, since
+// the people who could are the ones whom the agent acts for.
+func withoutApprovers(tokens []approval.Token, rules *policy.Policy) []stuckToken {
+	var stuck []stuckToken
+	for _, token := range tokens {
+		if err := rules.ValidateFor(token.Owner.User); err != nil && token.RevokedAt.IsZero() {
+			stuck = append(stuck, stuckToken{token, err})
+		}
+	}
+	return stuck
+}
+
 // operator is the person at the command line.
 func operator() approval.Operator {
 	who, err := user.Current()
