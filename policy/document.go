@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -170,24 +169,24 @@ func readStrictly(source []byte, into any) (file *ast.File, err error) {
 			err = errors.New("the file is not YAML that can be read")
 		}
 	}()
-	if err := checkTokens(source); err != nil {
+	tokens := lexer.Tokenize(string(source))
+	if err := checkTokens(tokens); err != nil {
 		return nil, err
 	}
-	file, err = parser.ParseBytes(source, 0)
+	file, err = parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
 	if len(file.Docs) > 1 {
 		return nil, errors.New("there is a second document after \"---\"; put everything in one")
 	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil, errors.New("the file is empty")
+	}
 	if err := checkKinds(file, into); err != nil {
 		return nil, err
 	}
-	err = yaml.NewDecoder(bytes.NewReader(source), yaml.Strict()).Decode(into)
-	if errors.Is(err, io.EOF) {
-		return nil, errors.New("the file is empty")
-	}
-	if err != nil {
+	if err := yaml.NodeToValue(file.Docs[0].Body, into, yaml.Strict()); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
 	return file, nil
@@ -218,10 +217,10 @@ const maxNested = 100
 
 // checkTokens refuses the features of YAML by which something else is meant at
 // a place than is written there.
-func checkTokens(source []byte) error {
+func checkTokens(tokens token.Tokens) error {
 	var found []error
 	nested, entries, line := 0, 0, 0
-	for _, t := range lexer.Tokenize(string(source)) {
+	for _, t := range tokens {
 		if t.Position.Line != line {
 			entries, line = 0, t.Position.Line
 		}

@@ -16,9 +16,6 @@ import (
 // library would make them fit: a count of 1.9 would be 1, 010 would be 8, and a
 // key with nothing behind it would be as if it weren't there.
 func checkKinds(file *ast.File, into any) error {
-	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return nil
-	}
 	check := kindCheck{}
 	check.value(nil, file.Docs[0].Body, reflect.TypeOf(into).Elem())
 	if len(check.problems) == 0 {
