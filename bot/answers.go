@@ -31,7 +31,12 @@ func answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 	case errors.Is(err, approval.ErrNotApprover):
 		return "This needs " + escape(r.Ruling.Requirement.String()) + ". You are not in it, so your click doesn't count.", true
 	case errors.Is(err, approval.ErrSelf):
-		return "This doesn't count: " + own(r) + ", so somebody else must approve. " + more(r.Missing()), true
+		return refusedOwn(r), true
+	case errors.Is(err, approval.ErrReasonRequired):
+		return "Nothing was decided: the policy asks whoever approves this for a reason. Please write one.", true
+	case errors.Is(err, approval.ErrSuperseded):
+		return "This can't be approved any more: the policy became stricter since the agent asked. " + escape(r.Reason) +
+			" Nothing runs; the agent must ask again.", true
 	case errors.As(err, &account):
 		return "This doesn't count: " + escape(string(account)) + ".", true
 	case errors.Is(err, approval.ErrIneligible):
@@ -43,7 +48,7 @@ func answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 	case errors.Is(err, approval.ErrDecided), errors.Is(err, approval.ErrRejected):
 		return "Nothing changed. " + decided(r), true
 	case errors.Is(err, approval.ErrApplied):
-		return "Nothing changed. It was approved by " + people(approvers(r)) + " and then applied, " + moment(r.ClosedAt) + ".", true
+		return "Nothing changed. It was approved by " + approvers(r) + " and then applied, " + moment(r.ClosedAt) + ".", true
 	case errors.Is(err, approval.ErrExpired):
 		return "Nothing changed. " + expired(r), true
 	case errors.Is(err, approval.ErrNotFound):
@@ -81,11 +86,28 @@ func recorded(verdict approval.Verdict, r *approval.Request) string {
 	return text
 }
 
-func own(r *approval.Request) string {
+// refusedOwn says why a person can't approve what is their own, and what to do.
+func refusedOwn(r *approval.Request) string {
+	why := "the agent acts for you"
 	if len(r.Editors) > 0 {
-		return "this is your own request or your own edit"
+		why = "this is your own request or your own edit"
 	}
-	return "the agent acts for you"
+	missing := r.Missing()
+	text := "This doesn't count: " + why + ", so somebody else must approve. " + more(missing) +
+		" Ask somebody of " + escape(roles(missing, " or ")) + " to look at the card."
+	if len(missing) == 1 && missing[0].Count == 1 {
+		text += " If there is nobody else, the policy can let a role approve its own requests: self_approval."
+	}
+	return text
+}
+
+// roles names the roles of places.
+func roles(places []policy.RoleCount, between string) string {
+	var names []string
+	for _, place := range places {
+		names = append(names, place.Role)
+	}
+	return strings.Join(names, between)
 }
 
 func decided(r *approval.Request) string {
@@ -93,9 +115,9 @@ func decided(r *approval.Request) string {
 	case d != nil:
 		return "It was rejected by " + person(d.Approver) + ", " + moment(d.At) + "."
 	case r.Status == approval.Rejected:
-		return "It was superseded, " + moment(r.ClosedAt) + ". " + escape(r.Reason)
+		return "It was superseded, " + moment(r.ClosedAt) + ", so the agent must ask again. " + escape(r.Reason)
 	default:
-		return "It was approved by " + people(approvers(r)) + ", " + moment(r.DecidedAt) + "."
+		return "It was approved by " + approvers(r) + ", " + moment(r.DecidedAt) + "."
 	}
 }
 
@@ -103,5 +125,5 @@ func expired(r *approval.Request) string {
 	if r.DecidedAt.IsZero() {
 		return "It expired " + moment(r.ExpiresAt) + ", before it was decided."
 	}
-	return "It was approved by " + people(approvers(r)) + " but expired " + moment(r.ApplyBy) + ", before it was applied."
+	return "It was approved by " + approvers(r) + " but expired " + moment(r.ApplyBy) + ", before it was applied."
 }

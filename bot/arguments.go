@@ -6,6 +6,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/internal/visible"
+	"github.com/countersign/countersign/policy"
 )
 
 // How much of the arguments a card shows, and how the rest is split over the
@@ -32,24 +33,55 @@ type arguments struct {
 	characters int    // in text
 	lines      int    // in text
 	reindented bool   // the white space outside of strings isn't the payload's
+	hidden     int    // how many values the policy hides, which aren't in text
+	source     string // the payload without what the policy hides, as it is written otherwise
 }
 
 // layOut lays a payload out: what is short stays on a line, lists of plain
 // values fill lines, and all else gets a line and an indent. Only white space
 // outside of strings differs from the payload; numbers and strings stay as they
-// are written.
-func layOut(p approval.Payload) arguments {
-	text := string(p)
-	laidOut := text
-	if tree, ok := parseJSON(text); ok {
-		var b strings.Builder
-		tree.print(&b, 0, 0)
-		laidOut = b.String()
+// are written, apart from what the policy hides.
+func layOut(p approval.Payload, hidden policy.Redactions) arguments {
+	a := arguments{source: string(p)}
+	laidOut := a.source
+	tree, ok := parseJSON(a.source)
+	if ok {
+		laidOut = tree.printed()
+		a.reindented = laidOut != a.source
 	}
-	a := arguments{text: visible.Text(laidOut), reindented: laidOut != text}
+	switch {
+	case hidden.IsZero():
+	case !ok:
+		// What can't be told apart can't be shown either.
+		laidOut, a.hidden = "‹hidden›", 1
+		a.source = laidOut
+	default:
+		tree, a.hidden = redact(tree, hidden, nil)
+		if a.hidden > 0 {
+			laidOut = tree.printed()
+			a.source = laidOut
+		}
+	}
+	a.text = visible.Text(laidOut)
 	a.characters = utf8.RuneCountInString(a.text)
 	a.lines = 1 + strings.Count(a.text, "\n")
 	return a
+}
+
+// label says what follows and what was done to it.
+func (a arguments) label(size bool) line {
+	var l line
+	l.bold("Arguments")
+	if size {
+		l.text(", " + counted(int64(a.lines), "line") + ", " + counted(int64(a.characters), "character"))
+	}
+	if a.hidden > 0 {
+		l.text(", " + counted(int64(a.hidden), "value") + " hidden by the policy")
+	}
+	if a.reindented {
+		l.text(", spacing changed for reading")
+	}
+	return l
 }
 
 // inline reports whether a card shows all of it.

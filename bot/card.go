@@ -1,6 +1,8 @@
 package bot
 
 import (
+	"strings"
+
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
@@ -36,11 +38,11 @@ func blockIDs(r *approval.Request) func(name string) string {
 func renderCard(r *approval.Request) message {
 	id := blockIDs(r)
 	f := newFacts(r, cardBudget)
-	a := layOut(r.Payload)
+	a := layOut(r.Payload, r.Ruling.Redactions)
 	head := stageOf(r)
 
 	asked := []slack.RichTextElement{f.lines()}
-	if warning, any := badges(r); any {
+	if warning, any := badges(r, a.source); any {
 		asked = append(asked, warning.section())
 	}
 	asked = append(asked, f.purpose()...)
@@ -54,13 +56,7 @@ func renderCard(r *approval.Request) message {
 		f.whole = false
 		text, note = a.excerpt()
 	}
-	var label line
-	label.bold("Arguments")
-	if a.reindented {
-		label.text(", spacing changed for reading")
-	}
-	shownArguments := []slack.RichTextElement{label.section(), preformatted(text)}
-	blocks = append(blocks, slack.NewRichTextBlock(id("arguments"), shownArguments...))
+	blocks = append(blocks, slack.NewRichTextBlock(id("arguments"), a.label(false).section(), preformatted(text)))
 	offer := onCard
 	if !f.whole {
 		offer = offerOf(r)
@@ -79,9 +75,7 @@ func renderCard(r *approval.Request) message {
 	if said := outcome(r); said != nil {
 		blocks = append(blocks, slack.NewContextBlock(id("outcome"), said...))
 	}
-	if r.Status == approval.Pending {
-		blocks = append(blocks, buttons(r, offer == onCard))
-	}
+	blocks = append(blocks, buttons(r, offer == onCard))
 	blocks = append(blocks, slack.NewContextBlock(id("print"), plainText(smallPrint(r))))
 	return message{text: notification(r), blocks: blocks}
 }
@@ -120,34 +114,66 @@ func (o offer) hint(note string, pending bool) string {
 	}
 }
 
-// buttons are what a pending card offers. Each carries the version and digest
-// that were shown, so that a click on an old card can be told.
+// buttons are what a card offers: to decide while it is pending, and always why
+// it was asked. Each carries the version and digest that were shown, so that a
+// click on an old card can be told.
 func buttons(r *approval.Request, approvable bool) slack.Block {
 	value := shows(r).value()
 	var row []slack.BlockElement
-	if approvable {
-		approve := button(approveAction, "Approve", value, slack.StylePrimary)
-		approve.AccessibilityLabel, _ = cut("Approve "+summary(r, 40), 75)
-		title := plainText("Approve this action?")
-		text, _ := cut(summary(r, 150)+" · "+environment(r)+". The agent may run it at once.", 300)
-		approve.Confirm = slack.NewConfirmationBlockObject(title, plainText(text), plainText("Approve"), plainText("Cancel"))
-		approve.Confirm.Style = slack.StylePrimary
-		row = append(row, approve)
+	if r.Status == approval.Pending {
+		if approvable {
+			row = append(row, approveButton(r))
+		}
+		row = append(row,
+			button(rejectAction, "Reject…", value, slack.StyleDanger),
+			button(detailsAction, "Details", value, slack.StyleDefault))
 	}
-	row = append(row,
-		button(rejectAction, "Reject…", value, slack.StyleDanger),
-		button(detailsAction, "Details", value, slack.StyleDefault))
+	row = append(row, button(whyAction, "Why am I asked?", value, slack.StyleDefault))
 	return slack.NewActionBlock(blockIDs(r)("actions"), row...)
 }
 
-// needs says what approving still takes.
+// approveButton approves at once where a mistake costs little. From tier 4 on,
+// the client asks once more, and where the policy wants a reason, a modal asks
+// for it.
+func approveButton(r *approval.Request) *slack.ButtonBlockElement {
+	approve := button(approveAction, "Approve", shows(r).value(), slack.StylePrimary)
+	approve.AccessibilityLabel, _ = cut("Approve "+summary(r, 40), 75)
+	switch {
+	case r.Ruling.Requirement.ReasonRequired:
+		approve.ActionID = reasonAction
+		approve.Text = plainText("Approve…")
+	case r.Ruling.Tier >= policy.TierDestructive:
+		text, _ := cut(summary(r, 90)+" · "+environment(r)+". "+consequence(r, "it"), 300)
+		approve.Confirm = slack.NewConfirmationBlockObject(plainText("Approve this?"), plainText(text), plainText("Approve"), plainText("Cancel"))
+		approve.Confirm.Style = slack.StylePrimary
+	}
+	return approve
+}
+
+// needs says what approving still takes, and who may approve what is their own.
 func needs(r *approval.Request) string {
 	verb := "Needs "
 	if len(r.Votes()) > 0 {
 		verb = "Still needs "
 	}
-	text, _ := cut(verb+policy.Words(r.Missing()), 200)
-	return text
+	missing := r.Missing()
+	text, _ := cut(verb+policy.Words(missing), 200)
+	var own []string
+	for _, want := range missing {
+		if want.AllowSelf {
+			own = append(own, want.Role)
+		}
+	}
+	const may = " may approve their own agent's request"
+	switch {
+	case len(own) == 0:
+		return text
+	case len(missing) == 1:
+		return text + ", who" + may
+	default:
+		whose, _ := cut(strings.Join(own, " and "), 200)
+		return text + ". People of " + whose + may
+	}
 }
 
 // smallPrint is what only somebody who compares needs.
@@ -165,7 +191,7 @@ func renderMinimal(r *approval.Request) message {
 	id := blockIDs(r)
 	head := stageOf(r)
 	count := "not stated"
-	switch lists := longestFirst(r.Payload); {
+	switch lists := longestFirst(r); {
 	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
 		count = "⚠️ " + digits(*r.StatedCount) + " stated · " + digits(int64(lists[0].Length)) + " listed"
 	case r.StatedCount != nil:
@@ -185,8 +211,5 @@ func renderMinimal(r *approval.Request) message {
 	section := slack.NewSectionBlock(plainText(text), nil, nil)
 	section.BlockID = id("minimal")
 	blocks := []slack.Block{section}
-	if r.Status == approval.Pending {
-		blocks = append(blocks, buttons(r, false))
-	}
-	return message{text: notification(r), blocks: blocks}
+	return message{text: notification(r), blocks: append(blocks, buttons(r, false))}
 }

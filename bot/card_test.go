@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -73,6 +75,25 @@ func TestCards(t *testing.T) {
 	}
 }
 
+// The modals and messages that lead to a decision or explain it.
+func TestModalsAndReminders(t *testing.T) {
+	t.Parallel()
+	reminded := func(r *approval.Request) {
+		r.Reminders, r.Ruling.RemindAfter = 1, []time.Duration{30 * time.Minute}
+		r.Ruling.Escalation = policy.Escalation{After: 45 * time.Minute, To: "sre", Users: []string{"U0ADA"}, Groups: []string{"S0FINANCE"}}
+	}
+	r := deletion(reasonRequired)
+	golden(t, "modal/why", bot.WhyView(r))
+	golden(t, "modal/reason", bot.ReasonView(r))
+	golden(t, "modal/reason-of-two", bot.ReasonView(deletion(twoOf, reasonRequired)))
+	golden(t, "modal/reason-redacted", bot.ReasonView(deletion(reasonRequired, redacted)))
+	details, whole := bot.Details(r)
+	checkDetails(t, r, details, whole)
+	golden(t, "modal/details-with-reason", details)
+	golden(t, "reminder/reminder", bot.Reminder(deletion(reminded), false, asked.Add(31*time.Minute)))
+	golden(t, "reminder/call", bot.Reminder(deletion(twoOf, reminded), true, asked))
+}
+
 func TestDetailsOfCards(t *testing.T) {
 	t.Parallel()
 	for name, r := range states() {
@@ -110,16 +131,22 @@ func checkMessage(t fataler, r *approval.Request, m bot.Rendered) {
 	}
 	checkInert(t, p)
 	final := r.Status != approval.Pending
-	if final && len(p.actions) > 0 {
+	if !p.has("why") {
+		t.Errorf("the card doesn't offer to explain, only %v", p.actions)
+	}
+	if final && len(p.actions) > 1 {
 		t.Errorf("a decided card has the buttons %v", p.actions)
 	}
 	if !final && (!p.has("reject") || !p.has("details")) {
 		t.Errorf("a pending card has only the buttons %v", p.actions)
 	}
-	if p.has("approve") {
+	if takesReason := r.Ruling.Requirement.ReasonRequired; p.has("approve") && takesReason || p.has("approve_with_reason") && !takesReason {
+		t.Errorf("the card has the buttons %v; a reason is required: %v", p.actions, takesReason)
+	}
+	if p.has("approve") || p.has("approve_with_reason") {
 		// What can be approved on the card is on the card, to the last
 		// character.
-		if got, want := unspaced(p.preformatted), visible.Text(unspaced(string(r.Payload))); got != want {
+		if got, want := unspaced(p.preformatted), visible.Text(unspaced(string(r.Payload))); got != want && r.Ruling.Redactions.IsZero() {
 			t.Errorf("Approve is on the card, which shows\n%q\nof\n%q", got, want)
 		}
 		for _, words := range []string{r.Action, r.Target, r.Environment, r.Purpose} {
@@ -146,7 +173,7 @@ func checkDetails(t fataler, r *approval.Request, view json.RawMessage, whole bo
 	}
 	p := parts(t, v.Blocks)
 	checkInert(t, p)
-	if got, want := unspaced(p.preformatted), visible.Text(unspaced(string(r.Payload))); whole && got != want {
+	if got, want := unspaced(p.preformatted), visible.Text(unspaced(string(r.Payload))); whole && got != want && r.Ruling.Redactions.IsZero() {
 		t.Errorf("the modal says it is whole and shows\n%q\nof\n%q", got, want)
 	}
 	if offered := v.Submit != nil; offered != (whole && r.Status == approval.Pending) {
@@ -158,7 +185,7 @@ func checkDetails(t fataler, r *approval.Request, view json.RawMessage, whole bo
 
 // ours is all that may stand where Slack parses markup: our own words, mentions
 // of people by id, and dates.
-var ours = regexp.MustCompile(`^(?:[A-Za-z ,.;:*_'-]|[0-9,]+ more|<@[UW][A-Z0-9]+>|<!date\^[0-9]+\^\{date_short_pretty\} \{time\}\|[0-9]{1,2} [A-Z][a-z]{2} [0-9:]{5} UTC>)*$`)
+var ours = regexp.MustCompile(`^(?:[A-Za-z ,.;:*_'-]|[0-9,]+ more|<@[UW][A-Z0-9]+>|<!subteam\^S[A-Z0-9]+>|<!date\^[0-9]+\^\{date_short_pretty\} \{time\}\|[0-9]{1,2} [A-Z][a-z]{2} [0-9:]{5} UTC>)*$`)
 
 // checkInert checks that nothing of the agent's stands where Slack parses
 // markup.
@@ -179,6 +206,16 @@ func checkInert(t fataler, p blockParts) {
 	}
 }
 
+// viewBlocks are the blocks of a modal.
+func viewBlocks(t fataler, view json.RawMessage) json.RawMessage {
+	t.Helper()
+	var v struct{ Blocks json.RawMessage }
+	if err := json.Unmarshal(view, &v); err != nil {
+		t.Fatalf("reading the view: %v", err)
+	}
+	return v.Blocks
+}
+
 // blockParts are the texts of blocks by how Slack shows them.
 type blockParts struct {
 	texts        []string
@@ -195,6 +232,11 @@ func (p blockParts) has(action string) bool {
 		}
 	}
 	return false
+}
+
+// decides reports whether one of the buttons leads to a decision.
+func (p blockParts) decides() bool {
+	return p.has("approve") || p.has("approve_with_reason") || p.has("reject") || p.has("details")
 }
 
 func parts(t fataler, blocks json.RawMessage) blockParts {
@@ -247,12 +289,28 @@ func TestAnyRequestCanBeShown(t *testing.T) {
 		checkMessage(t, r, bot.Minimal(r))
 		view, whole := bot.Details(r)
 		checkDetails(t, r, view, whole)
-		for _, problem := range append(slacksim.LintView(bot.RejectView(r, true)), slacksim.LintView(bot.RejectView(r, false))...) {
-			t.Errorf("Slack would refuse the Reject modal: %s", problem)
+		for name, view := range map[string]json.RawMessage{
+			"Reject":          bot.RejectView(r, true),
+			"unfilled Reject": bot.RejectView(r, false),
+			"Approve…":        bot.ReasonView(r),
+			"Why am I asked?": bot.WhyView(r),
+		} {
+			for _, problem := range slacksim.LintView(view) {
+				t.Errorf("Slack would refuse the %s modal: %s", name, problem)
+			}
+			checkInert(t, parts(t, viewBlocks(t, view)))
+		}
+		for _, call := range []bool{false, true} {
+			reminder := bot.Reminder(r, call, asked.Add(time.Hour))
+			for _, problem := range slacksim.LintMessage(reminder.Blocks, reminder.Text) {
+				t.Errorf("Slack would refuse the reminder: %s", problem)
+			}
+			checkInert(t, parts(t, reminder.Blocks))
 		}
 		for _, err := range []error{
 			nil, approval.ErrRecorded, approval.ErrNotApprover, approval.ErrSelf, approval.ErrIneligible, approval.ErrUnverified,
 			approval.ErrStale, approval.ErrDecided, approval.ErrApplied, approval.ErrExpired, approval.ErrNotFound,
+			approval.ErrReasonRequired, approval.ErrSuperseded,
 		} {
 			text, known := bot.Answer(approval.Approve, r, err)
 			if !known {
@@ -284,13 +342,19 @@ func anyRequest(t *rapid.T) *approval.Request {
 	for range rapid.IntRange(0, 5).Draw(t, "rules") {
 		r.Ruling.Rules = append(r.Ruling.Rules, policy.FiredRule{ID: "x", Why: clipped(t, "why", 300)})
 	}
+	r.Ruling.Tier = policy.Tier(rapid.IntRange(1, 5).Draw(t, "tier"))
+	r.Ruling.Requirement.ReasonRequired = rapid.Bool().Draw(t, "a reason is required")
+	r.Ruling.ApplyWithin = time.Duration(rapid.Int64Range(0, int64(25*time.Hour)).Draw(t, "apply within"))
+	r.Explanation = rapid.SampledFrom([]string{"", explanation, clipped(t, "explanation", 20_000)}).Draw(t, "which explanation")
+	r.Ruling.Escalation = policy.Escalation{After: time.Minute, To: "sre", Users: slices.Repeat([]string{"U0ADA"}, rapid.IntRange(0, 100).Draw(t, "called")), Groups: []string{"S0FINANCE"}}
 	needed := rapid.IntRange(1, policy.MaxPeople).Draw(t, "needed")
-	r.Ruling.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: needed}}
+	r.Ruling.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: needed, AllowSelf: rapid.Bool().Draw(t, "self-approval")}}
 	for range rapid.IntRange(0, 3).Draw(t, "editors") {
 		r.Editors = append(r.Editors, grace)
 	}
 	for i := range rapid.IntRange(0, needed).Draw(t, "votes") {
-		vote(approval.Approver{Workspace: "T0DEMO", User: "U0" + strings.Repeat("A", i+1)}, approval.Approve, "finance", "")(r)
+		vote(approval.Approver{Workspace: "T0DEMO", User: "U0" + strings.Repeat("A", i+1)}, approval.Approve, "finance", clipped(t, "reason to approve", approval.MaxReason))(r)
+		r.Decisions[i].Own = rapid.Bool().Draw(t, "own")
 	}
 	reason := clipped(t, "reason", approval.MaxReason)
 	switch rapid.IntRange(0, 4).Draw(t, "what then") {

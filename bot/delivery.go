@@ -229,7 +229,8 @@ func lingering(parent context.Context, grace time.Duration) (context.Context, co
 	}
 }
 
-// deliver brings the channel's message to the request's state.
+// deliver brings the channel's message to the request's state, and tells people
+// below it what is to be told.
 func (d *delivery) deliver(ctx context.Context, n approval.Notice, r *approval.Request) (approval.Settlement, time.Duration) {
 	s := approval.Settlement{Reference: n.Reference, SentRevision: n.SentRevision}
 	if s.Reference == "" && n.Uncertain {
@@ -248,8 +249,9 @@ func (d *delivery) deliver(ctx context.Context, n approval.Notice, r *approval.R
 	}
 	var err error
 	doing := "updating a card"
+	card := parsePlace(s.Reference)
 	if s.Reference != "" {
-		err = d.send(ctx, r, slack.MsgOptionUpdate(timestamp(s.Reference)), nil)
+		err = d.send(ctx, r, slack.MsgOptionUpdate(card.timestamp), nil)
 		if classify(err) == gone {
 			d.log.Warn("a card is gone", "request_id", r.ID, "reference", s.Reference, "err", err)
 			if r.Status != approval.Pending {
@@ -267,12 +269,20 @@ func (d *delivery) deliver(ctx context.Context, n approval.Notice, r *approval.R
 		var posted string
 		err = d.send(ctx, r, slack.MsgOptionPost(), &posted)
 		if err == nil {
-			s.Reference = reference(d.options.Channel, posted)
+			// A card that is new reminds people by itself.
+			card.channel, card.timestamp = d.options.Channel, posted
+			card.told.reminders = max(card.told.reminders, r.Reminders)
+			s.Reference = card.String()
 		}
 		s.Uncertain = classify(err) == unclear
 	}
 	if err != nil {
 		return d.postpone(s, n, doing, err)
+	}
+	card.told, err = d.remind(ctx, n, r, card)
+	s.Reference = card.String()
+	if err != nil {
+		return d.postpone(s, n, "reminding people of a request", err)
 	}
 	s.SentRevision = r.Revision
 	d.failures = 0
@@ -371,12 +381,4 @@ func (d *delivery) private(ctx context.Context) error {
 	}
 	d.sharingKnown = now.Add(time.Minute)
 	return nil
-}
-
-// reference is "CHANNEL/TIMESTAMP", which names a message.
-func reference(channel, timestamp string) string { return channel + "/" + timestamp }
-
-func timestamp(reference string) string {
-	_, at, _ := strings.Cut(reference, "/")
-	return at
 }

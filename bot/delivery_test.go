@@ -1,11 +1,9 @@
 package bot_test
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -335,13 +333,8 @@ func TestExpiryIsShown(t *testing.T) {
 	card := w.card(r, "Approval needed")
 	late := w.payload("U0ADA", card, "approve")
 	w.clock.Advance(2 * time.Hour)
-	ctx, cancel := context.WithCancel(w.context())
-	var sweeping sync.WaitGroup
-	sweeping.Go(func() { w.service.Sweep(ctx) })
-	card = w.card(r, "Expired before a decision")
-	cancel()
-	sweeping.Wait()
-	if p := parts(t, card.Blocks); len(p.actions) > 0 {
+	w.sweep(func() { card = w.card(r, "Expired before a decision") })
+	if p := parts(t, card.Blocks); p.decides() {
 		t.Errorf("the expired card has the buttons %v", p.actions)
 	}
 	if _, err := w.slack.Deliver(w.context(), late); err != nil {

@@ -36,8 +36,8 @@ func modal(callback, title string, blocks ...slack.Block) slack.ModalViewRequest
 }
 
 // renderLoading is opened at once, before anything is looked up.
-func renderLoading() slack.ModalViewRequest {
-	return modal(answerView, "Details", slack.NewSectionBlock(plainText("Loading…"), nil, nil))
+func renderLoading(title string) slack.ModalViewRequest {
+	return modal(answerView, title, slack.NewSectionBlock(plainText("Loading…"), nil, nil))
 }
 
 // renderAnswer says something in a modal that has nothing more to offer.
@@ -49,7 +49,7 @@ func renderAnswer(text string) slack.ModalViewRequest {
 // whole is in it. Only then, and only while the request is pending, its submit
 // button approves.
 func renderDetails(r *approval.Request) (slack.ModalViewRequest, bool) {
-	a := layOut(r.Payload)
+	a := layOut(r.Payload, r.Ruling.Redactions)
 	if view, whole := details(r, a, a.chunks(), ""); whole {
 		return view, true
 	}
@@ -77,19 +77,13 @@ func details(r *approval.Request, a arguments, parts []string, warning string) (
 		blocks = append(blocks, slack.NewAlertBlock(plainText(warning), slack.AlertBlockOptionLevel(slack.AlertLevelWarning)))
 	}
 	blocks = append(blocks, slack.NewRichTextBlock("", f.lines()))
-	if suspicious, any := badges(r); any {
+	if suspicious, any := badges(r, a.source); any {
 		blocks = append(blocks, slack.NewRichTextBlock("", suspicious.section()))
 	}
 	for _, element := range f.purpose() {
 		blocks = append(blocks, slack.NewRichTextBlock("", element))
 	}
-	var label line
-	label.bold("Arguments")
-	label.text(", " + counted(int64(a.lines), "line") + ", " + counted(int64(a.characters), "character"))
-	if a.reindented {
-		label.text(", spacing changed for reading")
-	}
-	blocks = append(blocks, slack.NewRichTextBlock("", label.section()))
+	blocks = append(blocks, slack.NewRichTextBlock("", a.label(true).section()))
 	for _, part := range parts {
 		blocks = append(blocks, slack.NewRichTextBlock("", preformatted(part)))
 	}
@@ -102,14 +96,18 @@ func details(r *approval.Request, a arguments, parts []string, warning string) (
 	if r.Status == approval.Pending {
 		blocks = append(blocks, slack.NewContextBlock("", plainText(needs(r)), markup("Expires "+moment(r.ExpiresAt))))
 	}
+	whole := warning == "" && f.whole
+	approvable := whole && r.Status == approval.Pending
+	if approvable && r.Ruling.Requirement.ReasonRequired {
+		blocks = append(blocks, reasonBlock("Reason for approving, shown on the card", false))
+	}
 	blocks = append(blocks, slack.NewContextBlock("",
 		plainText("Version "+integer(int64(r.Version))),
 		plainText("Digest "+r.Digest.String()),
 		plainText(string(r.ID))))
 
 	view := modal(answerView, "Details", blocks...)
-	whole := warning == "" && f.whole
-	if whole && r.Status == approval.Pending {
+	if approvable {
 		view.CallbackID = approveView
 		view.PrivateMetadata = shows(r).value()
 		view.Submit = plainText("Approve")

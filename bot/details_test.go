@@ -37,8 +37,8 @@ func TestPartialDetailsCount(t *testing.T) {
 	if n := strings.Count(arguments, "&"); n != 3999 || !strings.HasSuffix(arguments, "&…") {
 		t.Errorf("the modal shows %d characters and ends in %q", n, arguments[len(arguments)-10:])
 	}
-	says, arguments = shown(deletion(payload(`{"a": 1}`), func(r *approval.Request) { r.Ruling.Rules[0].Why = strings.Repeat("w", 2500) }))
+	says, arguments = shown(deletion(payload(`{"a": 1}`), func(r *approval.Request) { r.Target = strings.Repeat("t", 10*approval.MaxTarget+1) }))
 	if !strings.HasPrefix(says, "This is too large") || arguments != `{"a": 1}` {
-		t.Errorf("of a long reason, the modal says %q and shows %q", says, arguments)
+		t.Errorf("of a long target, the modal says %q and shows %q", says, arguments)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/policy"
 )
 
 // Verify checks a signature as the interactions endpoint does.
@@ -85,6 +86,20 @@ func RejectView(r *approval.Request, known bool) json.RawMessage {
 	return encoded(renderReject(shows(r), nil))
 }
 
+// ReasonView renders the modal that asks for a reason to approve.
+func ReasonView(r *approval.Request) json.RawMessage { return encoded(renderReason(r)) }
+
+// WhyView renders the modal that explains.
+func WhyView(r *approval.Request) json.RawMessage { return encoded(renderWhy(r)) }
+
+// Reminder renders what is posted below a card while nobody decides.
+func Reminder(r *approval.Request, call bool, now time.Time) Rendered {
+	return rendered(renderReminder(r, call, now))
+}
+
+// ParsePlace reads a notice's reference and writes it again.
+func ParsePlace(text string) string { return parsePlace(text).String() }
+
 // AnswerView renders a modal that says something.
 func AnswerView(text string) json.RawMessage { return encoded(renderAnswer(text)) }
 
@@ -103,12 +118,14 @@ func Answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 
 // LaidOut is a payload as it is shown, and in chunks.
 func LaidOut(p approval.Payload) (text string, chunks []string, inline bool) {
-	a := layOut(p)
+	a := layOut(p, policy.Redactions{})
 	return a.text, a.chunks(), a.inline()
 }
 
 // Excerpt is what a card shows of a payload that is too long for it.
-func Excerpt(p approval.Payload) (text, note string) { return layOut(p).excerpt() }
+func Excerpt(p approval.Payload) (text, note string) {
+	return layOut(p, policy.Redactions{}).excerpt()
+}
 
 // Beginning and Length are how texts are cut.
 var (

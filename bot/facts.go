@@ -13,7 +13,6 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/internal/visible"
-	"github.com/countersign/countersign/policy"
 )
 
 // budget is how much of an agent's words a place shows, in characters as Slack
@@ -100,35 +99,37 @@ func (f *facts) lines() slack.RichTextElement {
 	l.text(visible.Line(r.Agent))
 	if !r.ActsFor.IsZero() {
 		l.text(", acting for ")
-		if policy.IsUserID(r.ActsFor.User) {
-			l = append(l, slack.NewRichTextSectionUserElement(r.ActsFor.User, nil))
-		} else {
-			l.text("somebody")
-		}
+		l.person(r.ActsFor)
 	}
 	return l.section()
 }
 
-// why says which tier the action has and which rules led to that.
+// why says which tier the action has and which rules led to that, in short:
+// what it leaves out is behind the button of the same name.
 func (f *facts) why(l *line) {
-	l.text(capital(f.r.Ruling.Tier.String()))
-	for i, rule := range f.r.Ruling.Rules {
+	rules := f.r.Ruling.Rules
+	tier := f.r.Ruling.Tier.String()
+	if len(rules) == 0 || !strings.Contains(rules[0].Why, tier) {
+		l.text(capital(tier) + ". ")
+	}
+	var reasons []string
+	for i, rule := range rules {
 		if i == f.budget.rules {
-			l.text(". And " + counted(int64(len(f.r.Ruling.Rules)-i), "more rule"))
-			f.whole = false
+			reasons = append(reasons, "And "+counted(int64(len(rules)-i), "more reason")+".")
 			break
 		}
 		if rule.Why != "" {
-			l.text(". " + strings.TrimSuffix(f.cut(rule.Why, f.budget.why), "."))
+			reason, _ := cut(visible.Line(rule.Why), f.budget.why)
+			reasons = append(reasons, reason)
 		}
 	}
-	l.text(".")
+	l.text(strings.Join(reasons, " "))
 }
 
 // count says how many things the action touches, in digits: what the agent
 // stated, and what the payload's own lists say.
 func (f *facts) count(l *line) {
-	lists := longestFirst(f.r.Payload)
+	lists := longestFirst(f.r)
 	switch stated := f.r.StatedCount; {
 	case stated != nil && len(lists) == 0:
 		l.bold(digits(*stated))
@@ -183,8 +184,14 @@ func (f *facts) listName(l *line, list approval.Listed) {
 
 // longestFirst are the payload's lists, so that short ones can't hide the one
 // that counts.
-func longestFirst(p approval.Payload) []approval.Listed {
-	lists := p.Lists()
+func longestFirst(r *approval.Request) []approval.Listed {
+	lists := r.Payload.Lists()
+	if r.Ruling.Redactions.Hide(nil) {
+		// The names are part of what is hidden.
+		for i := range lists {
+			lists[i].Name = ""
+		}
+	}
 	slices.SortStableFunc(lists, func(a, b approval.Listed) int { return cmp.Compare(b.Length, a.Length) })
 	return lists
 }
@@ -218,13 +225,14 @@ func (f *facts) purpose() []slack.RichTextElement {
 }
 
 // badges warn of texts that may not be what they look like: a line for each
-// kind, with the places and the first example.
-func badges(r *approval.Request) (line, bool) {
+// kind, with the places and the first example. The arguments are those that may
+// be shown.
+func badges(r *approval.Request, arguments string) (line, bool) {
 	places := []struct{ name, text string }{
 		{"action", r.Action},
 		{"target", r.Target},
 		{"environment", r.Environment},
-		{"arguments", string(r.Payload)},
+		{"arguments", arguments},
 		{"purpose", r.Purpose},
 	}
 	in := make(map[visible.Kind][]string)
@@ -250,7 +258,7 @@ func badges(r *approval.Request) (line, bool) {
 		l.text(" in " + strings.Join(in[kind], ", ") + ": ")
 		l.code(example[kind])
 	}
-	if escape, letter := escapedLetter(string(r.Payload)); escape != "" {
+	if escape, letter := escapedLetter(arguments); escape != "" {
 		if len(l) > 0 {
 			l.text("\n")
 		}
@@ -291,12 +299,17 @@ func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 // summary is the action with its count in one phrase, for the notification and
 // for the confirmation. The count is never cut.
 func summary(r *approval.Request, limit int) string {
-	action := r.Action
+	action, count := phrase(r, limit)
+	return action + count
+}
+
+// phrase is a summary in two parts.
+func phrase(r *approval.Request, limit int) (action, count string) {
+	action = r.Action
 	if action == "" {
 		action = "an action without a name"
 	}
-	count := ""
-	lists := longestFirst(r.Payload)
+	lists := longestFirst(r)
 	switch {
 	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
 		count = " on " + digits(*r.StatedCount) + " stated, " + counted(int64(lists[0].Length), "record") + " listed"
@@ -305,8 +318,8 @@ func summary(r *approval.Request, limit int) string {
 	case len(lists) == 1:
 		count = " on " + counted(int64(lists[0].Length), "record")
 	}
-	short, _ := cut(visible.Line(action), max(limit-len(count), 20))
-	return short + count
+	action, _ = cut(visible.Line(action), max(limit-len(count), 20))
+	return action, count
 }
 
 // plainName is a short name that stands the same everywhere, whatever Slack may

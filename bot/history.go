@@ -53,31 +53,43 @@ type historyAnswer struct {
 
 // find returns the reference of the request's card in the channel, or "" if
 // none of ours is there since the request was made. Other apps may write the
-// same metadata, so the author counts.
+// same metadata, so the author counts. What the thread holds isn't known then.
 func (h history) find(ctx context.Context, r *approval.Request) (string, error) {
+	found := ""
+	err := h.ours(ctx, r.CreatedAt, metadataEvent, func(timestamp string, payload json.RawMessage) bool {
+		var about struct {
+			RequestID string `json:"request_id"`
+		}
+		if json.Unmarshal(payload, &about) != nil || about.RequestID != string(r.ID) {
+			return false
+		}
+		found = place{channel: h.options.Channel, timestamp: timestamp}.String()
+		return true
+	})
+	return found, err
+}
+
+// ours calls done for our messages in the channel that are marked with an event,
+// newest first, until it says that it is. Thread replies are among them if the
+// channel shows them.
+func (h history) ours(ctx context.Context, since time.Time, event string, done func(timestamp string, payload json.RawMessage) bool) error {
 	cursor := ""
 	for range historyPages {
-		page, err := h.page(ctx, r.CreatedAt.Add(-historyMargin), cursor)
+		page, err := h.page(ctx, since.Add(-historyMargin), cursor)
 		if err != nil {
-			return "", err
+			return err
 		}
 		for _, m := range page.Messages {
 			ours := m.User == h.self.UserID && m.User != "" || m.BotID == h.self.BotID && m.BotID != ""
-			if !ours || m.Metadata.EventType != metadataEvent {
-				continue
-			}
-			var about struct {
-				RequestID string `json:"request_id"`
-			}
-			if json.Unmarshal(m.Metadata.Payload, &about) == nil && about.RequestID == string(r.ID) {
-				return reference(h.options.Channel, m.Timestamp), nil
+			if ours && m.Metadata.EventType == event && done(m.Timestamp, m.Metadata.Payload) {
+				return nil
 			}
 		}
 		if cursor = page.ResponseMetadata.NextCursor; cursor == "" {
 			break
 		}
 	}
-	return "", nil
+	return nil
 }
 
 func (h history) page(ctx context.Context, since time.Time, cursor string) (*historyAnswer, error) {

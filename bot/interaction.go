@@ -93,7 +93,7 @@ func parseInteraction(payload []byte) (*interaction, error) {
 			return nil, fmt.Errorf("%w: it has %d actions", errMalformed, len(i.Actions))
 		}
 		switch action := i.Actions[0]; action.ActionID {
-		case approveAction, rejectAction, detailsAction:
+		case approveAction, reasonAction, rejectAction, detailsAction, whyAction:
 			value = action.Value
 		default:
 			return nil, fmt.Errorf("%w: the action is unknown", errMalformed)
@@ -118,7 +118,13 @@ func parseInteraction(payload []byte) (*interaction, error) {
 	return &i, nil
 }
 
-// reason is what was typed into the Reject modal.
+// reason is what was typed into a modal that asks for a reason.
 func (i *interaction) reason() string {
 	return i.View.State.Values[reasonInput][reasonInput].Value
+}
+
+// asksReason reports whether the modal has a place for a reason.
+func (i *interaction) asksReason() bool {
+	_, asks := i.View.State.Values[reasonInput]
+	return asks
 }

@@ -101,10 +101,14 @@ func (b *Bot) handle(ctx context.Context, payload []byte) (response any, err err
 	switch {
 	case i.Type == blockActions && i.Actions[0].ActionID == approveAction:
 		return nil, b.approveClicked(ctx, i)
+	case i.Type == blockActions && i.Actions[0].ActionID == reasonAction:
+		b.openReason(ctx, i)
 	case i.Type == blockActions && i.Actions[0].ActionID == rejectAction:
 		b.openReject(ctx, i)
-	case i.Type == blockActions:
+	case i.Type == blockActions && i.Actions[0].ActionID == detailsAction:
 		b.openDetails(ctx, i)
+	case i.Type == blockActions:
+		b.openWhy(ctx, i)
 	case i.Type == viewSubmission && i.View.CallbackID == approveView:
 		return b.approveSubmitted(ctx, i)
 	case i.Type == viewSubmission:
@@ -150,29 +154,25 @@ func (b *Bot) approveClicked(ctx context.Context, i *interaction) error {
 }
 
 func (b *Bot) approveSubmitted(ctx context.Context, i *interaction) (any, error) {
-	r, err := b.decide(ctx, i, approval.Approve, "")
-	text, known := answer(approval.Approve, r, err)
+	return b.submitted(ctx, i, approval.Approve)
+}
+
+func (b *Bot) rejectSubmitted(ctx context.Context, i *interaction) (any, error) {
+	return b.submitted(ctx, i, approval.Reject)
+}
+
+// submitted decides by a modal, with the reason that it may ask for.
+func (b *Bot) submitted(ctx context.Context, i *interaction, verdict approval.Verdict) (any, error) {
+	r, err := b.decide(ctx, i, verdict, i.reason())
+	text, known := answer(verdict, r, err)
+	var input *approval.InputError
+	again := errors.Is(err, approval.ErrUnverified) || errors.Is(err, approval.ErrReasonRequired) || errors.As(err, &input)
 	switch {
 	case !known:
 		return nil, errors.Join(errUnstored, err)
 	case text == "":
 		return nil, nil // closes the modal
-	default:
-		view := renderAnswer(text)
-		return slack.NewUpdateViewSubmissionResponse(&view), nil
-	}
-}
-
-func (b *Bot) rejectSubmitted(ctx context.Context, i *interaction) (any, error) {
-	r, err := b.decide(ctx, i, approval.Reject, i.reason())
-	text, known := answer(approval.Reject, r, err)
-	var input *approval.InputError
-	switch {
-	case !known:
-		return nil, errors.Join(errUnstored, err)
-	case text == "":
-		return nil, nil
-	case errors.Is(err, approval.ErrUnverified), errors.As(err, &input):
+	case again && i.asksReason():
 		// What was typed stays, for another try.
 		return slack.NewErrorsViewSubmissionResponse(map[string]string{reasonInput: text}), nil
 	default:
@@ -189,13 +189,7 @@ func (b *Bot) openReject(ctx context.Context, i *interaction) {
 		return
 	}
 	b.later(func(ctx context.Context) {
-		r, err := b.service.Review(ctx, b.who(i), i.about.request)
-		if err == nil {
-			err = r.Settled()
-		}
-		if err == nil && shows(r) != i.about {
-			err = approval.ErrStale
-		}
+		r, err := b.decidable(ctx, i)
 		if err != nil {
 			b.fill(ctx, view, b.explain(approval.Reject, r, err))
 			return
@@ -204,20 +198,59 @@ func (b *Bot) openReject(ctx context.Context, i *interaction) {
 	})
 }
 
+// decidable is the request that a button was about, or why there is nothing to
+// decide by it.
+func (b *Bot) decidable(ctx context.Context, i *interaction) (*approval.Request, error) {
+	r, err := b.review(ctx, i)
+	if err == nil {
+		err = r.Settled()
+	}
+	if err == nil && shows(r) != i.about {
+		err = approval.ErrStale
+	}
+	return r, err
+}
+
+// openReason offers to approve only once the modal says what is approved.
+func (b *Bot) openReason(ctx context.Context, i *interaction) {
+	b.show(ctx, i, "Approve with a reason", b.decidable, renderReason)
+}
+
 func (b *Bot) openDetails(ctx context.Context, i *interaction) {
-	view, ok := b.open(ctx, i, renderLoading())
+	b.show(ctx, i, "Details", b.review, func(r *approval.Request) slack.ModalViewRequest {
+		view, _ := renderDetails(r)
+		return view
+	})
+}
+
+// openWhy explains to whoever may read the request. It decides nothing, so what
+// the card showed doesn't matter.
+func (b *Bot) openWhy(ctx context.Context, i *interaction) {
+	b.show(ctx, i, "Why am I asked?", b.review, renderWhy)
+}
+
+// show opens a modal at once, then reads the request and fills the modal with
+// what is rendered of it, or with why there is nothing to see.
+func (b *Bot) show(ctx context.Context, i *interaction, title string,
+	read func(context.Context, *interaction) (*approval.Request, error),
+	rendered func(*approval.Request) slack.ModalViewRequest) {
+	view, ok := b.open(ctx, i, renderLoading(title))
 	if !ok {
 		return
 	}
 	b.later(func(ctx context.Context) {
-		r, err := b.service.Review(ctx, b.who(i), i.about.request)
+		r, err := read(ctx, i)
 		if err != nil {
 			b.fill(ctx, view, b.explain(approval.Approve, r, err))
 			return
 		}
-		full, _ := renderDetails(r)
-		b.fill(ctx, view, full)
+		b.fill(ctx, view, rendered(r))
 	})
+}
+
+// review is the request that a button was about, for whoever may read it.
+func (b *Bot) review(ctx context.Context, i *interaction) (*approval.Request, error) {
+	return b.service.Review(ctx, b.who(i), i.about.request)
 }
 
 // explain is a modal that says why there is nothing to see or to do.

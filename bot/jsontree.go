@@ -122,6 +122,13 @@ func (n jsonNode) close() string {
 	return "]"
 }
 
+// printed is the value laid out.
+func (n jsonNode) printed() string {
+	var b strings.Builder
+	n.print(&b, 0, 0)
+	return b.String()
+}
+
 // print writes the value at an indent, where the line has already used up some
 // columns.
 func (n jsonNode) print(b *strings.Builder, indent, used int) {

@@ -22,16 +22,21 @@ func renderReject(about shown, r *approval.Request) slack.ModalViewRequest {
 		blocks = append(blocks, slack.NewRichTextBlock("facts", f.lines()))
 	}
 	blocks = append(blocks, slack.NewContextBlock("lead", plainText(lead)))
-	typed := slack.NewPlainTextInputBlockElement(nil, reasonInput)
-	typed.Multiline = true
-	typed.MaxLength = maxTypedReason
-	input := slack.NewInputBlock(reasonInput, plainText("Reason, shown to the agent and on the card"), nil, typed)
-	input.Optional = true
-	blocks = append(blocks, input)
+	blocks = append(blocks, reasonBlock("Reason, shown to the agent and on the card", true))
 
 	view := modal(rejectView, "Reject", blocks...)
 	view.PrivateMetadata = about.value()
 	view.Submit = plainText("Reject")
 	view.Close = plainText("Cancel")
 	return view
+}
+
+// reasonBlock asks for a reason in words.
+func reasonBlock(label string, optional bool) slack.Block {
+	typed := slack.NewPlainTextInputBlockElement(nil, reasonInput)
+	typed.Multiline = true
+	typed.MaxLength = maxTypedReason
+	input := slack.NewInputBlock(reasonInput, plainText(label), nil, typed)
+	input.Optional = optional
+	return input
 }

@@ -2,6 +2,7 @@ package bot_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,12 +39,15 @@ func deletion(change ...func(*approval.Request)) *approval.Request {
 			Tier:        policy.TierDestructive,
 			Requirement: policy.Requirement{Roles: []policy.RoleCount{{Role: "oncall", Count: 1}}},
 			Rules:       []policy.FiredRule{{ID: "unclassified", Why: "No rule classifies this action, so a person decides."}},
+			Revision:    "4f0a6a0c9d7b4d6e8a35c1b2f7e6d5c4b3a291807f6e5d4c3b2a190807060504",
+			ApplyWithin: 15 * time.Minute,
 		},
-		Status:    approval.Pending,
-		CreatedAt: asked,
-		ExpiresAt: asked.Add(time.Hour),
-		UpdatedAt: asked,
-		Revision:  1,
+		Explanation: explanation,
+		Status:      approval.Pending,
+		CreatedAt:   asked,
+		ExpiresAt:   asked.Add(time.Hour),
+		UpdatedAt:   asked,
+		Revision:    1,
 	}
 	digest, err := approval.ParseDigest(someDigest)
 	if err != nil {
@@ -55,6 +59,24 @@ func deletion(change ...func(*approval.Request)) *approval.Request {
 	}
 	return r
 }
+
+// explanation is a text as the policy writes it.
+const explanation = `Somebody of oncall has to approve this.
+They have at most 1 hour.
+The person behind the agent doesn't count.
+
+crm.delete_records in production, asked by crm-agent.
+
+Why
+- The policy doesn't list this action. Until it does, it
+  counts as tier 4, destructive.
+- Mode cautious, of the policy, has people decide on tier 4.
+
+Rules that don't apply
+- external-mail: its condition isn't met.
+    no: args.to.endsWith("@corp.example")
+      args.to is "<ada@corp.example>"
+`
 
 func idsPayload(n int) approval.Payload {
 	ids := make([]string, n)
@@ -77,6 +99,41 @@ func decoys(r *approval.Request) {
 // twoOf asks for two people.
 func twoOf(r *approval.Request) {
 	r.Ruling.Requirement.Roles = []policy.RoleCount{{Role: "finance", Count: 1}, {Role: "oncall", Count: 1}}
+}
+
+// tier classifies the action.
+func tier(tier policy.Tier, mode string) func(*approval.Request) {
+	return func(r *approval.Request) {
+		r.Ruling.Tier = tier
+		r.Ruling.Rules = []policy.FiredRule{{ID: r.Action, Why: fmt.Sprintf("%s is %s, which mode %s leaves to a person.", r.Action, tier, mode)}}
+	}
+}
+
+// raised has rules raise the action's tier.
+func raised(r *approval.Request) {
+	r.Ruling.Tier = policy.TierDestructive
+	r.Ruling.Rules = []policy.FiredRule{
+		{ID: r.Action, Why: r.Action + " is tier 3, external-facing."},
+		{ID: "bulk", RaiseTo: policy.TierDestructive, Why: "The count, 214, is more than 25."},
+		{ID: "external-mail", RaiseTo: policy.TierDestructive, Why: "The mail leaves the company."},
+	}
+}
+
+func reasonRequired(r *approval.Request) { r.Ruling.Requirement.ReasonRequired = true }
+
+// ownAllowed lets people of the first role approve what is their own.
+func ownAllowed(r *approval.Request) {
+	r.Ruling.Requirement.Roles = slices.Clone(r.Ruling.Requirement.Roles)
+	r.Ruling.Requirement.Roles[0].AllowSelf = true
+}
+
+// own marks the last decision as one about the person's own.
+func own(r *approval.Request) { r.Decisions[len(r.Decisions)-1].Own = true }
+
+// redacted has secrets in the payload, which the policy hides.
+func redacted(r *approval.Request) {
+	payload(`{"login":"ada","password":"hunter2, hunter3","customers":[{"name":"Grace","card":{"number":4111111111111111,"cvc":"123"}},{"name":"Alan","card":null}],"pin":1234,"urgent":true,"keys":["a","b"]}`)(r)
+	r.Ruling.Redactions = policy.Redactions{Keys: []string{"password", "keys"}, Paths: []string{"/customers/*/card", "/pin", "/urgent"}}
 }
 
 // vote adds a decision and counts it as a change.
@@ -133,6 +190,13 @@ func superseded(r *approval.Request) {
 	r.Revision++
 }
 
+// denied ends a request that the policy came to deny.
+func denied(r *approval.Request) {
+	superseded(r)
+	r.Decisions, r.DecidedAt, r.ApplyBy = nil, time.Time{}, time.Time{}
+	r.Reason = "The policy now denies this action. Nobody deletes customers during the audit."
+}
+
 func payload(text string) func(*approval.Request) {
 	return func(r *approval.Request) { r.Payload, r.StatedCount = approval.Payload(text), nil }
 }
@@ -161,6 +225,21 @@ func states() map[string]*approval.Request {
 			r.Version, r.Editors, r.Payload = 2, []approval.Approver{grace}, idsPayload(12)
 			r.Revision++
 		}),
+		"superseded-undecided": deletion(denied),
+		"tier-2":               deletion(tier(policy.TierInternalWrite, "strict")),
+		"tier-4":               deletion(tier(policy.TierDestructive, "cautious")),
+		"raised":               deletion(raised),
+		"reason-required":      deletion(reasonRequired),
+		"reasons": deletion(twoOf, reasonRequired, vote(ada, approval.Approve, "oncall", "Checked the list with sales; the 214 are former customers."),
+			vote(grace, approval.Approve, "finance", "Invoices are all paid.")),
+		"redacted":           deletion(redacted),
+		"own-allowed":        deletion(ownAllowed),
+		"own-allowed-of-two": deletion(twoOf, ownAllowed),
+		"own":                deletion(ownAllowed, vote(alan, approval.Approve, "oncall", ""), own),
+		"own-edit": deletion(ownAllowed, func(r *approval.Request) {
+			r.Version, r.Editors = 2, []approval.Approver{grace}
+			r.Revision++
+		}, vote(grace, approval.Approve, "oncall", ""), own),
 		"nothing-stated": deletion(payload(`{}`), func(r *approval.Request) {
 			r.Action, r.Target, r.Environment, r.Reversible, r.ActsFor = "", "", "", nil, approval.Approver{}
 		}),

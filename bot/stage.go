@@ -58,33 +58,47 @@ func votes(r *approval.Request) (given, needed int) {
 	return max(needed-open, 0), needed
 }
 
-// approvals are those that count: of the current version.
+// approvals are people's that count: of the current version.
 func approvals(r *approval.Request) []approval.Decision {
 	var all []approval.Decision
 	for _, d := range r.Decisions {
-		if d.Version == r.Version && d.Verdict == approval.Approve {
+		if d.Version == r.Version && d.Verdict == approval.Approve && d.Surface != approval.Policy {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// rejection is the decision that rejected the request; nil if none did.
+// rejection is the decision of a person that rejected the request; nil if none
+// did.
 func rejection(r *approval.Request) *approval.Decision {
 	for i, d := range r.Decisions {
-		if d.Version == r.Version && d.Verdict == approval.Reject {
+		if d.Version == r.Version && d.Verdict == approval.Reject && d.Surface != approval.Policy {
 			return &r.Decisions[i]
 		}
 	}
 	return nil
 }
 
-func approvers(r *approval.Request) []approval.Approver {
-	var all []approval.Approver
+// approvers mentions who approved, and says of whom it was their own.
+func approvers(r *approval.Request) string {
+	var all []string
 	for _, d := range approvals(r) {
-		all = append(all, d.Approver)
+		all = append(all, person(d.Approver)+ownership(r, d))
 	}
-	return all
+	return listed(all)
+}
+
+// ownership says that a decision is about the person's own, and in which way.
+func ownership(r *approval.Request, d approval.Decision) string {
+	switch {
+	case !d.Own:
+		return ""
+	case d.Approver == r.ActsFor || d.Approver.User == r.Ruling.Requirement.Owner:
+		return ", whose own agent asked"
+	default:
+		return ", who edited it"
+	}
 }
 
 // outcome says what became of the request: who did what and when. It is nil
@@ -96,7 +110,7 @@ func outcome(r *approval.Request) []slack.MixedElement {
 		say("Arguments edited by " + people(r.Editors) + "; approvals from before don't count")
 	}
 	if given := approvals(r); len(given) > 0 {
-		say(":white_check_mark: Approved by " + people(approvers(r)) + ", " + moment(given[len(given)-1].At))
+		say(":white_check_mark: Approved by " + approvers(r) + ", " + moment(given[len(given)-1].At))
 	}
 	switch r.Status {
 	case approval.Approved:
@@ -111,7 +125,7 @@ func outcome(r *approval.Request) []slack.MixedElement {
 		if d := rejection(r); d != nil {
 			say(":no_entry: Rejected by " + person(d.Approver) + ", " + moment(d.At))
 		} else {
-			say(":no_entry: Superseded " + moment(r.ClosedAt))
+			say(":no_entry: Superseded " + moment(r.ClosedAt) + ". The agent must ask again")
 		}
 	case approval.Expired:
 		if r.DecidedAt.IsZero() {
@@ -123,9 +137,24 @@ func outcome(r *approval.Request) []slack.MixedElement {
 	return said
 }
 
-// words are the reason of a rejection or what an execution reported: other
-// people's texts that belong to the outcome.
+// words are the reasons of approvals, the reason of a rejection and what an
+// execution reported: other people's texts that belong to the outcome. Each is
+// at most limit characters long, and the reasons of approvals together.
 func words(r *approval.Request, limit int) []slack.RichTextElement {
+	var said []slack.RichTextElement
+	say := func(label line, text string, limit int) {
+		if text != "" {
+			text, _ = cut(visible.Text(text), limit)
+			said = append(said, label.section(), quote(text))
+		}
+	}
+	given := approvals(r)
+	for _, d := range given {
+		var label line
+		label.bold("Reason of ")
+		label.person(d.Approver)
+		say(label, d.Reason, limit/len(given))
+	}
 	label, text := "", ""
 	switch {
 	case r.Status == approval.Rejected && rejection(r) != nil:
@@ -135,13 +164,10 @@ func words(r *approval.Request, limit int) []slack.RichTextElement {
 	case r.Execution != nil:
 		label, text = "The agent reports", r.Execution.Detail
 	}
-	if text == "" {
-		return nil
-	}
-	var l line
-	l.bold(label)
-	text, _ = cut(visible.Text(text), limit)
-	return []slack.RichTextElement{l.section(), quote(text)}
+	var bold line
+	bold.bold(label)
+	say(bold, text, limit)
+	return said
 }
 
 // notification is the text that stands alone on a lock screen and that screen

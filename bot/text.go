@@ -94,6 +94,15 @@ func (l *line) text(text string) { l.add(text, nil) }
 func (l *line) bold(text string) { l.add(text, &slack.RichTextSectionTextStyle{Bold: true}) }
 func (l *line) code(text string) { l.add(text, &slack.RichTextSectionTextStyle{Code: true}) }
 
+// person mentions somebody, without telling them where the text is an update.
+func (l *line) person(who approval.Approver) {
+	if !policy.IsUserID(who.User) {
+		l.text("somebody")
+		return
+	}
+	*l = append(*l, slack.NewRichTextSectionUserElement(who.User, nil))
+}
+
 // label starts a new line with what the rest of it is.
 func (l *line) label(text string) {
 	if len(*l) > 0 {
@@ -128,22 +137,28 @@ func person(who approval.Approver) string {
 
 // people mentions several approvers, the first ones of many.
 func people(all []approval.Approver) string {
-	const most = 8
 	var mentions []string
-	for i, who := range all {
-		if i == most {
-			mentions = append(mentions, digits(int64(len(all)-most))+" more")
-			break
-		}
+	for _, who := range all {
 		mentions = append(mentions, person(who))
 	}
-	switch n := len(mentions); n {
-	case 0:
+	return listed(mentions)
+}
+
+// listed is a list in words, of the first ones of many.
+func listed(all []string) string {
+	const most = 8
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most:most], digits(int64(more))+" more")
+	}
+	switch n := len(all); {
+	case n == 0:
 		return "nobody"
-	case 1:
-		return mentions[0]
+	case n == 1:
+		return all[0]
+	case strings.Contains(all[n-2], ","):
+		return strings.Join(all[:n-1], ", ") + ", and " + all[n-1]
 	default:
-		return strings.Join(mentions[:n-1], ", ") + " and " + mentions[n-1]
+		return strings.Join(all[:n-1], ", ") + " and " + all[n-1]
 	}
 }
 

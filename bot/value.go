@@ -13,7 +13,9 @@ import (
 const (
 	approveAction = "approve"
 	rejectAction  = "reject"
+	reasonAction  = "approve_with_reason"
 	detailsAction = "details"
+	whyAction     = "why"
 )
 
 // shown is what a button or a modal was about: which version of which request

@@ -302,11 +302,18 @@ func (w *world) card(r *approval.Request, says string) slacksim.Message {
 	return found
 }
 
-// cards are all messages about the request.
-func (w *world) cards(r *approval.Request) []slacksim.Message {
+// cards are all cards of the request.
+func (w *world) cards(r *approval.Request) []slacksim.Message { return w.about(r, "countersign_card") }
+
+// reminders are all reminders of the request.
+func (w *world) reminders(r *approval.Request) []slacksim.Message {
+	return w.about(r, "countersign_reminder")
+}
+
+func (w *world) about(r *approval.Request, event string) []slacksim.Message {
 	var all []slacksim.Message
 	for _, m := range w.slack.Messages(channel) {
-		if strings.Contains(string(m.Metadata.EventPayload), string(r.ID)) {
+		if m.Metadata.EventType == event && strings.Contains(string(m.Metadata.EventPayload), string(r.ID)) {
 			all = append(all, m)
 		}
 	}
@@ -321,6 +328,27 @@ func (w *world) click(user string, r *approval.Request, action string) slacksim.
 		w.t.Fatal(err)
 	}
 	return reply
+}
+
+// submit has somebody submit the modal that they see.
+func (w *world) submit(user string, view slacksim.View, reason string) slacksim.Reply {
+	w.t.Helper()
+	reply, err := w.slack.Submit(w.context(), user, view.ID, map[string]string{"reason": reason})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return reply
+}
+
+// sweep records what is due, once something else than that shows that it was.
+func (w *world) sweep(until func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.context())
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { w.service.Sweep(ctx) })
+	until()
+	cancel()
+	sweeping.Wait()
 }
 
 // payload is what Slack sends when somebody presses a button of the card.

@@ -72,13 +72,22 @@ func (w *Workspace) postable(id string) (Channel, answer, bool) {
 	return c, answer{}, true
 }
 
-// thread checks a thread_ts. Slack's answer to one that isn't a message isn't
-// documented; refusing is the stricter reading.
+// thread checks a thread_ts. Slack's answers to one that isn't a message, or is
+// itself a reply, aren't documented; refusing is the stricter reading.
 func (w *Workspace) thread(c Channel, ts string) (answer, bool) {
-	if ts == "" || w.message(c.ID, ts, "") != nil {
+	if ts == "" {
 		return answer{}, true
 	}
-	return failure("thread_not_found"), false
+	if !isTimestamp(ts) {
+		return failure("invalid_thread_ts"), false
+	}
+	switch m := w.message(c.ID, ts, ""); {
+	case m == nil:
+		return failure("thread_not_found"), false
+	case m.ThreadTS != "" && m.ThreadTS != m.TS:
+		return failure("cannot_reply_to_message"), false
+	}
+	return answer{}, true
 }
 
 func (w *Workspace) chatPostMessage(arguments url.Values) answer {
@@ -101,7 +110,7 @@ func (w *Workspace) chatPostMessage(arguments url.Values) answer {
 		ThreadTS:    arguments.Get("thread_ts"),
 		Text:        said.text,
 		Blocks:      said.blocks,
-		Broadcast:   truth(arguments.Get("reply_broadcast")),
+		Broadcast:   truth(arguments.Get("reply_broadcast")) && arguments.Get("thread_ts") != "",
 		UnfurlLinks: optionalTruth(arguments, "unfurl_links"),
 		UnfurlMedia: optionalTruth(arguments, "unfurl_media"),
 	}

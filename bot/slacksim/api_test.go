@@ -121,6 +121,7 @@ func TestErrors(t *testing.T) {
 	server.SetChannel(slacksim.Channel{ID: "C0FEW", Name: "few", Members: []string{"U0ADA"}})
 	server.SetUser(slacksim.User{ID: "U0GONE", Name: "gone", Deleted: true})
 	ours := post(t, server)
+	reply := call(t, server, "chat.postMessage", "channel", approvals, "text", "x", "thread_ts", ours)
 	theirs, err := server.Say("U0ADA", approvals, "Hello")
 	if err != nil {
 		t.Fatal(err)
@@ -148,6 +149,8 @@ func TestErrors(t *testing.T) {
 		{"post bad blocks", "chat.postMessage", []string{"channel", approvals, "text", "x", "blocks", bad}, "invalid_blocks"},
 		{"post broken blocks", "chat.postMessage", []string{"channel", approvals, "text", "x", "blocks", "{"}, "invalid_blocks_format"},
 		{"post in no thread", "chat.postMessage", []string{"channel", approvals, "text", "x", "thread_ts", "1.000000"}, "thread_not_found"},
+		{"post in a thread that is none", "chat.postMessage", []string{"channel", approvals, "text", "x", "thread_ts", "C1/1.000000"}, "invalid_thread_ts"},
+		{"post below a reply", "chat.postMessage", []string{"channel", approvals, "text", "x", "thread_ts", reply.TS}, "cannot_reply_to_message"},
 		{"post bad metadata", "chat.postMessage", []string{"channel", approvals, "text", "x", "metadata", `{"event_type":"a","event_payload":"b"}`}, "invalid_metadata_format"},
 		{"post attachments", "chat.postMessage", []string{"channel", approvals, "text", "x", "attachments", "[]"}, "invalid_arguments"},
 
