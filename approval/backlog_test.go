@@ -102,7 +102,7 @@ func TestWhatCountsAsPending(t *testing.T) {
 	}
 	_, err := ask(f, "crm.send", `{"n":"third"}`)
 	wantLimit(t, "a third", err, time.Time{})
-	if err != nil && !strings.Contains(err.Error(), "2 requests") {
+	if err != nil && !strings.Contains(err.Error(), "have: 2.") {
 		t.Errorf("the agent is told %q", err)
 	}
 	// What policy decides by itself waits for nobody.

@@ -46,7 +46,7 @@ func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
 		}
 	}
 	if backlog.Pending >= limits.Pending {
-		return &LimitError{Problem: fmt.Sprintf("This agent has %d requests waiting for people, which is as many as the policy lets one have. Wait for a decision with await_approval before asking for more.", backlog.Pending)}
+		return &LimitError{Problem: fmt.Sprintf("This agent has as many requests waiting for people as the policy lets it have: %d. Wait for a decision with await_approval before asking for more.", limits.Pending)}
 	}
 	return nil
 }

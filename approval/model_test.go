@@ -11,6 +11,7 @@ import (
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/approval/approvaltest"
 	"github.com/countersign/countersign/audit"
+	"github.com/countersign/countersign/policy"
 )
 
 // model is what the rules say of one request, written the plainest way: no
@@ -24,7 +25,8 @@ type model struct {
 	expires  time.Time
 	applyBy  time.Time
 	holds    map[approval.Approver]bool // who holds the role now
-	need     int
+	need     int                        // how many people it takes
+	asks     int                        // how many people policy asks for now
 	changed  time.Time // when the last change was
 }
 
@@ -72,10 +74,9 @@ func TestServiceAgainstModel(t *testing.T) {
 	for need := 1; need <= 2; need++ {
 		t.Run(fmt.Sprintf("%d needed", need), func(t *testing.T) {
 			t.Parallel()
-			f := approvaltest.New(t, func(o *approval.Options) {
-				o.Policy = approvaltest.Policy(t, need)
-			})
-			rapid.Check(t, func(rt *rapid.T) { againstModel(t, rt, f, need) })
+			f := approvaltest.New(t)
+			policies := map[int]*policy.Policy{1: approvaltest.Policy(t, 1), 2: approvaltest.Policy(t, 2)}
+			rapid.Check(t, func(rt *rapid.T) { againstModel(t, rt, f, policies, need) })
 			if _, _, err := audit.Verify(f.Store.Events(t.Context())); err != nil {
 				t.Error(err)
 			}
@@ -85,9 +86,15 @@ func TestServiceAgainstModel(t *testing.T) {
 
 const applyWithin = 15 * time.Minute // the policy's default
 
-func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, need int) {
+func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, policies map[int]*policy.Policy, need int) {
 	people := []approval.Approver{approvaltest.Alice, approvaltest.Bob, approvaltest.Carol}
 	f.Clock.Set(approvaltest.Start)
+	setPolicy := func(asks int) {
+		if err := f.Service.SetPolicy(t.Context(), policies[asks]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setPolicy(need)
 	f.People.Give("finance", approvaltest.Alice, approvaltest.Bob)
 	f.People.Take("finance", approvaltest.Carol)
 	owner := rapid.SampledFrom(append(people, approval.Approver{})).Draw(rt, "owner")
@@ -95,7 +102,7 @@ func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, need int) 
 	first := f.Propose(t, func(p *approval.Proposal) { p.TTL = 30 * time.Minute })
 	id := first.ID
 	m := &model{
-		stored: approval.Pending, version: 1, need: need,
+		stored: approval.Pending, version: 1, need: need, asks: need,
 		approved: map[approval.Approver]bool{},
 		ballots:  map[ballot]bool{},
 		editors:  map[approval.Approver]bool{},
@@ -133,6 +140,9 @@ func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, need int) 
 			want = approval.ErrSelf
 		case !m.holds[who]:
 			want = approval.ErrNotApprover
+		case verdict == approval.Approve && m.asks > m.need:
+			m.become(approval.Rejected, clock)
+			want = approval.ErrSuperseded
 		case verdict == approval.Reject:
 			m.ballots[cast] = true
 			m.become(approval.Rejected, clock)
@@ -169,6 +179,7 @@ func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, need int) 
 			default:
 				m.become(approval.Pending, clock)
 				m.version++
+				m.need = max(m.need, m.asks)
 				m.approved = map[approval.Approver]bool{}
 				m.editors[who] = true
 				shown[m.version] = r
@@ -192,11 +203,11 @@ func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, need int) 
 						still++
 					}
 				}
-				if still >= m.need {
+				if still >= m.need && m.asks <= m.need {
 					m.become(approval.Applied, clock)
 				} else {
 					m.become(approval.Rejected, clock)
-					want = approval.ErrRejected
+					want = approval.ErrSuperseded
 				}
 			}
 			check(t, r, err, want)
@@ -218,6 +229,10 @@ func againstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, need int) 
 			if deadline := r.Deadline(); !deadline.IsZero() {
 				f.Clock.Set(deadline.Add(time.Duration(rapid.Int64Range(-1, 1).Draw(t, "milliseconds")) * time.Millisecond))
 			}
+		},
+		"change the policy": func(t *rapid.T) {
+			m.asks = rapid.IntRange(1, 2).Draw(t, "people it asks for")
+			setPolicy(m.asks)
 		},
 		"change roles": func(t *rapid.T) {
 			who := rapid.SampledFrom(people).Draw(t, "who")

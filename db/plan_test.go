@@ -43,6 +43,13 @@ func checkPlans(t *testing.T, q *queries) {
 		"RecentRequests: SCAN requests USING INDEX sqlite_autoindex_requests_1": "it reads as many rows as it is asked for, from the end",
 		"NextNotice: USE TEMP B-TREE FOR ORDER BY":                              "it sorts only what is due",
 	}
+	// Indexes of few rows, where others would do and get slower.
+	indexes := map[string]string{
+		"CountPending":  "requests_pending",
+		"PendingTwins":  "requests_pending",
+		"LastRejection": "requests_rejected",
+		"DueRequests":   "requests_due",
+	}
 	for name, text := range q.texts {
 		last := 0
 		for _, found := range parameter.FindAllStringSubmatch(text, -1) {
@@ -67,10 +74,16 @@ func checkPlans(t *testing.T, q *queries) {
 				t.Error(step)
 			}
 			delete(fine, step)
+			if index := indexes[name]; strings.Contains(step, " USING ") && strings.Contains(step, " "+index+" ") {
+				delete(indexes, name)
+			}
 		}
 		if err := rows.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for name, index := range indexes {
+		t.Errorf("%s doesn't use the index %s", name, index)
 	}
 	for step, why := range fine {
 		t.Errorf("%s is no step of a query any more, although %s", step, why)

@@ -158,22 +158,31 @@ func change(t *rapid.T, r *approval.Request) {
 		r.Editors = append(r.Editors, anyApprover(t, "editor"))
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "decisions") {
-		r.Decisions = append(r.Decisions, approval.Decision{
-			Receipt: newID("rcpt"),
-			// One person decides one thing once of a version.
-			Approver: approval.Approver{Workspace: text(t, "workspace"), User: fmt.Sprintf("U%d-%d", r.Revision, i)},
-			Verdict:  rapid.SampledFrom([]approval.Verdict{approval.Approve, approval.Reject}).Draw(t, "verdict"),
-			Own:      rapid.Bool().Draw(t, "own"),
-			Reason:   text(t, "reason"),
-			Surface:  approval.Surface(text(t, "surface")),
-			Version:  r.Version,
-			Digest:   anyDigest(t),
-			Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) approval.Membership {
-				return approval.Membership{Role: text(t, "role"), Via: text(t, "via")}
-			})).Draw(t, "memberships"),
-			At: anyTime(t, "at"),
-		})
+		r.Decisions = append(r.Decisions, anyDecision(t, r, i))
 	}
+}
+
+// anyDecision is a decision on a request as it is, of somebody who made none
+// yet; the first may be the policy's.
+func anyDecision(t *rapid.T, r *approval.Request, number int) approval.Decision {
+	d := approval.Decision{
+		Receipt:  newID("rcpt"),
+		Approver: approval.Approver{Workspace: text(t, "workspace"), User: fmt.Sprintf("U%d-%d", r.Revision, number)},
+		Verdict:  rapid.SampledFrom([]approval.Verdict{approval.Approve, approval.Reject}).Draw(t, "verdict"),
+		Own:      rapid.Bool().Draw(t, "own"),
+		Reason:   text(t, "reason"),
+		Surface:  approval.Surface("a " + text(t, "surface")),
+		Version:  r.Version,
+		Digest:   anyDigest(t),
+		Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) approval.Membership {
+			return approval.Membership{Role: text(t, "role"), Via: text(t, "via")}
+		})).Draw(t, "memberships"),
+		At: anyTime(t, "at"),
+	}
+	if len(r.Decisions) == 0 && rapid.Bool().Draw(t, "by policy") {
+		d.Approver, d.Surface = approval.Approver{}, approval.Policy
+	}
+	return d
 }
 
 func changeStatus(t *rapid.T, r *approval.Request) {

@@ -105,6 +105,12 @@ func failedChange(t *testing.T, open func(testing.TB) Store) {
 			r.Version++
 			r.Status = approval.Applied
 		},
+		"a decision of nobody": func(r *approval.Request) {
+			r.Decisions = append(r.Decisions, approval.Decision{Receipt: "rcpt_nobody", Verdict: approval.Approve, Surface: approval.Slack, Version: 1, At: start})
+		},
+		"a decision of the policy that names a person": func(r *approval.Request) {
+			r.Decisions = append(r.Decisions, approval.Decision{Receipt: "rcpt_policy", Approver: person("U0ANN"), Verdict: approval.Approve, Surface: approval.Policy, Version: 1, At: start})
+		},
 		"another payload of the same version": func(r *approval.Request) {
 			r.Payload = approval.Payload(`{"amount":9}`)
 		},

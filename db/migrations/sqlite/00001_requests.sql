@@ -76,7 +76,8 @@ CREATE TABLE decisions (
     decided_at         INTEGER NOT NULL,
     revision           INTEGER NOT NULL, -- the request's revision that has it first
     UNIQUE (request_id, ordinal),
-    UNIQUE (request_id, version, approver_workspace, approver_user, verdict)
+    UNIQUE (request_id, version, approver_workspace, approver_user, verdict),
+    CHECK ((surface = 'policy') = (approver_workspace = '' AND approver_user = '')) -- only policy decides without a person
 ) STRICT;
 
 CREATE TABLE executions (
