@@ -52,8 +52,11 @@ func TestAskClickWakeApply(t *testing.T) {
 	if after.TS != posted.TS || len(w.slack.Messages(demoChannel)) != 1 {
 		t.Errorf("another message was posted: %v", w.slack.Messages(demoChannel))
 	}
-	if strings.Contains(string(after.Blocks), `"actions"`) {
-		t.Error("the applied card still has buttons")
+	for _, button := range []string{"approve", "reject"} {
+		marked := `"action_id":"` + button + `"`
+		if !strings.Contains(string(posted.Blocks), marked) || strings.Contains(string(after.Blocks), marked) {
+			t.Errorf("the button %s isn't there before, or still is: %s", button, after.Blocks)
+		}
 	}
 }
 

@@ -88,10 +88,14 @@ func placed(path string, err error) []string {
 // shortRevision is enough of a policy's revision to tell it from others.
 func shortRevision(p *policy.Policy) string { return p.Revision()[:12] }
 
-// policyAttributes are what a log says of the policy that rules.
+// policyAttributes are what a log says of the policy that rules. What "policy
+// check" finds doesn't keep it from ruling, and is counted.
 func policyAttributes(path string, p *policy.Policy) []any {
 	summary := p.Summary()
-	return []any{"file", path, "revision", shortRevision(p), "mode", summary.Mode, "tools", summary.Tools, "blocks", summary.Blocks, "rules", summary.Rules}
+	return []any{
+		"file", path, "revision", shortRevision(p), "mode", summary.Mode,
+		"tools", summary.Tools, "blocks", summary.Blocks, "rules", summary.Rules, "check_findings", len(p.Check()),
+	}
 }
 
 // examplePolicy has every key of a policy and what it means; "countersign

@@ -46,7 +46,7 @@ func (c *policyToolsCommand) Run(ctx context.Context, p *process) error {
 	}
 	proposals := rules.Propose(tools)
 	if c.JSON {
-		return p.printJSON(proposals)
+		return p.printJSON(append(policy.Proposals{}, proposals...)) // a list, also an empty one
 	}
 	fmt.Fprint(p.stdout, proposals)
 	return nil
