@@ -30,9 +30,11 @@ func action(id, value string) string {
 func TestInteractionsAreRead(t *testing.T) {
 	t.Parallel()
 	for name, payload := range map[string]string{
-		"approve": clickJSON(action("approve", someValue)),
-		"reject":  clickJSON(action("reject", someValue)),
-		"details": clickJSON(action("details", someValue)),
+		"approve":               clickJSON(action("approve", someValue)),
+		"reject":                clickJSON(action("reject", someValue)),
+		"details":               clickJSON(action("details", someValue)),
+		"why":                   clickJSON(action("why", someValue)),
+		"approve with a reason": clickJSON(action("approve_with_reason", someValue)),
 		"submitted": `{"type":"view_submission","team":{"id":"T0DEMO"},"user":{"id":"U0ADA"},
 			"view":{"id":"V1","callback_id":"reject","private_metadata":"` + someValue + `","state":{"values":{}}}}`,
 	} {
