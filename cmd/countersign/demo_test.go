@@ -131,8 +131,8 @@ func startDemo(t *testing.T) string {
 
 // What somebody sees who tries the demo: reading needs nobody, one who isn't on
 // call is refused, Ada approves and the agent wakes and applies exactly what the
-// card showed, Grace rejects the next request with a reason, and what policy
-// denies nobody is asked about.
+// card showed, Grace sees no accounts, reads why she is asked and rejects with a
+// reason, and what policy denies nobody is asked about.
 func TestDemoInABrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t, 1280, 960)
@@ -142,7 +142,7 @@ func TestDemoInABrowser(t *testing.T) {
 		show("#confirm", "crm.delete_records on 214 records"),
 		press("#confirm [data-confirm-yes]"),
 	)
-	var waiting, done string
+	var waiting, done, details string
 	err := chromedp.Do(ctx,
 		chromedp.Navigate(address+"/?user=U0SAM"),
 		show("#messages h3", "Approval needed"),
@@ -167,7 +167,13 @@ func TestDemoInABrowser(t *testing.T) {
 		show("#messages h3", "Approval needed"),
 		press(`[data-action-id="details"]`),
 		show("#modal", "INV-2291"),
+		read(chromedp.Text(chromedp.CSS("#modal")), &details),
 		picture("details"),
+		press("#modal [data-close]"),
+		chromedp.WaitNotPresent(chromedp.CSS("#modal[open]")),
+		press(`[data-action-id="why"]`),
+		show("#modal", "Mode cautious"),
+		picture("why"),
 		press("#modal [data-close]"),
 		chromedp.WaitNotPresent(chromedp.CSS("#modal[open]")),
 		press(`[data-action-id="reject"]`),
@@ -185,6 +191,9 @@ func TestDemoInABrowser(t *testing.T) {
 	)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(details, "DE02120300000000202051") {
+		t.Errorf("the details show an account that the policy hides: %s", details)
 	}
 	if strings.Contains(waiting, "expected_count") {
 		t.Errorf("the agent applied before anybody approved: %s", waiting)
