@@ -190,7 +190,14 @@ func drawDraft(t *rapid.T) draft {
 	for n := range rapid.IntRange(0, 2).Draw(t, "blocks") {
 		d.blocks = append(d.blocks, drawRule(t, fmt.Sprint("b", n), "block"))
 	}
-	for n := range rapid.IntRange(0, 5).Draw(t, "rules") {
+	if chance(t, "everywhere") {
+		// Rules of one kind that fire for much, so that they meet.
+		does := sample(t, "does", "lower_to", "raise_to")
+		for n := range rapid.IntRange(1, 3).Draw(t, "rules") {
+			d.rules = append(d.rules, ruleDraft{id: fmt.Sprint("e", n), does: fmt.Sprintf("%s: %d", does, rapid.IntRange(1, 4).Draw(t, "to")), rest: ", actions: ['*']"})
+		}
+	}
+	for n := range rapid.IntRange(0, 4).Draw(t, "rules") {
 		d.rules = append(d.rules, drawRule(t, fmt.Sprint("r", n), sample(t, "kind", "lower", "raise")))
 	}
 	return d
@@ -397,7 +404,7 @@ func TestDraftsAreVaried(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawDraft(t).parse(t)
-		for range 10 {
+		for range calls {
 			see(p.Rule(drawCall(t, drawArguments(t).payload())))
 		}
 	})

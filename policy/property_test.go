@@ -16,6 +16,10 @@ import (
 // ignoreRevision compares what two files say, not the files.
 var ignoreRevision = cmpopts.IgnoreFields(policy.Ruling{}, "Revision")
 
+// calls is how many calls are ruled by each policy that is drawn: reading it
+// takes longer than ruling.
+const calls = 10
+
 // valid says what is wrong with a ruling by itself; empty if nothing is.
 func valid(r policy.Ruling) string {
 	switch {
@@ -72,33 +76,35 @@ func TestEveryCallIsRuled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		p, again := d.parse(t), d.parse(t)
-		c := drawCall(t, drawArguments(t).payload())
-		if chance(t, "any text") {
-			c.Action, c.Environment, c.Payload = rapid.String().Draw(t, "action"), rapid.String().Draw(t, "environment"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")
-		}
-		r := p.Rule(c)
-		if wrong := valid(r); wrong != "" {
-			t.Fatalf("%s: %+v\n%s", wrong, r, d.source())
-		}
-		if diff := cmp.Diff(r, p.Rule(c)); diff != "" {
-			t.Fatalf("ruling twice differs:\n%s", diff)
-		}
-		if diff := cmp.Diff(r, again.Rule(c)); diff != "" {
-			t.Fatalf("parsing twice differs:\n%s", diff)
-		}
-		if diff := cmp.Diff(r, p.Explain(c).Ruling); diff != "" {
-			t.Fatalf("the explanation is of another ruling (-Rule +Explain):\n%s", diff)
-		}
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var stored policy.Ruling
-		if err := json.Unmarshal(text, &stored); err != nil {
-			t.Fatal(err)
-		}
-		if r.StricterThan(stored) != "" || stored.StricterThan(r) != "" {
-			t.Fatalf("storing it changes it:\n%s", cmp.Diff(r, stored))
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			if chance(t, "any text") {
+				c.Action, c.Environment, c.Payload = rapid.String().Draw(t, "action"), rapid.String().Draw(t, "environment"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")
+			}
+			r := p.Rule(c)
+			if wrong := valid(r); wrong != "" {
+				t.Fatalf("%s: %+v\n%s", wrong, r, d.source())
+			}
+			if diff := cmp.Diff(r, p.Rule(c)); diff != "" {
+				t.Fatalf("ruling twice differs:\n%s", diff)
+			}
+			if diff := cmp.Diff(r, again.Rule(c)); diff != "" {
+				t.Fatalf("parsing twice differs:\n%s", diff)
+			}
+			if diff := cmp.Diff(r, p.Explain(c).Ruling); diff != "" {
+				t.Fatalf("the explanation is of another ruling (-Rule +Explain):\n%s", diff)
+			}
+			text, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stored policy.Ruling
+			if err := json.Unmarshal(text, &stored); err != nil {
+				t.Fatal(err)
+			}
+			if r.StricterThan(stored) != "" || stored.StricterThan(r) != "" {
+				t.Fatalf("storing it changes it:\n%s", cmp.Diff(r, stored))
+			}
 		}
 	})
 }
@@ -108,10 +114,13 @@ func TestOrderOfTheFileDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		shuffled := d.shuffled(t)
-		c := drawCall(t, drawArguments(t).payload())
-		one, other := d.parse(t).Explain(c), shuffled.parse(t).Explain(c)
-		if diff := cmp.Diff(one, other, ignoreRevision); diff != "" {
-			t.Fatalf("-one +other:\n%s\n%s\n%s", diff, d.source(), shuffled.source())
+		first, second := d.parse(t), shuffled.parse(t)
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			one, other := first.Explain(c), second.Explain(c)
+			if diff := cmp.Diff(one, other, ignoreRevision); diff != "" {
+				t.Fatalf("-one +other:\n%s\n%s\n%s", diff, d.source(), shuffled.source())
+			}
 		}
 	})
 }
@@ -128,14 +137,16 @@ func TestBiggerCountIsNeverWeaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		p := d.parse(t)
-		c := drawCall(t, drawArguments(t).payload())
-		before := p.Rule(c)
-		least := int64(-3)
-		if c.Count != nil {
-			least = *c.Count
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			before := p.Rule(c)
+			least := int64(-3)
+			if c.Count != nil {
+				least = *c.Count
+			}
+			c.Count = number(rapid.Int64Min(least).Draw(t, "bigger"))
+			never(t, "a bigger count that is stated", before, p.Rule(c), d.source())
 		}
-		c.Count = number(rapid.Int64Min(least).Draw(t, "bigger"))
-		never(t, "a bigger count that is stated", before, p.Rule(c), d.source())
 	})
 }
 
@@ -144,13 +155,15 @@ func TestLongerListIsNeverWeaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		p := d.parse(t)
-		some := drawArguments(t)
-		some.broken, some.ids = "", max(some.ids, 0)
-		c := drawCall(t, some.payload())
-		before := p.Rule(c)
-		some.ids += rapid.IntRange(1, 20).Draw(t, "longer by")
-		c.Payload = some.payload()
-		never(t, "a longer list", before, p.Rule(c), d.source())
+		for range calls {
+			some := drawArguments(t)
+			some.broken, some.ids = "", max(some.ids, 0)
+			c := drawCall(t, some.payload())
+			before := p.Rule(c)
+			some.ids += rapid.IntRange(1, 20).Draw(t, "longer by")
+			c.Payload = some.payload()
+			never(t, "a longer list", before, p.Rule(c), d.source())
+		}
 	})
 }
 
@@ -160,15 +173,17 @@ func TestBiggerAmountIsNeverWeaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		p := d.parse(t)
-		some := drawArguments(t)
-		some.broken = ""
-		first := rapid.IntRange(0, len(amounts)-1).Draw(t, "amount")
-		some.amount = amounts[first]
-		c := drawCall(t, some.payload())
-		before := p.Rule(c)
-		some.amount = amounts[rapid.IntRange(first, len(amounts)-1).Draw(t, "bigger")]
-		c.Payload = some.payload()
-		never(t, "a bigger amount", before, p.Rule(c), d.source())
+		for range calls {
+			some := drawArguments(t)
+			some.broken = ""
+			first := rapid.IntRange(0, len(amounts)-1).Draw(t, "amount")
+			some.amount = amounts[first]
+			c := drawCall(t, some.payload())
+			before := p.Rule(c)
+			some.amount = amounts[rapid.IntRange(first, len(amounts)-1).Draw(t, "bigger")]
+			c.Payload = some.payload()
+			never(t, "a bigger amount", before, p.Rule(c), d.source())
+		}
 	})
 }
 
@@ -181,22 +196,19 @@ func TestErrorIsNeverWeaker(t *testing.T) {
 		d := drawDraft(t)
 		kind := sample(t, "kind", "raise", "lower", "block")
 		r := drawRule(t, "x", kind)
-		c := drawCall(t, drawArguments(t).payload())
-		ruled := func(when string) policy.Ruling {
+		with := func(when string) *policy.Policy {
 			r.when = when
-			changed := d
-			if kind == "block" {
-				changed.blocks = append(slices.Clone(d.blocks), r)
-			} else {
-				changed.rules = append(slices.Clone(d.rules), r)
-			}
-			return changed.parse(t).Rule(c)
+			return d.with(t, r).parse(t)
 		}
-		failed, unmet, met := ruled(sample(t, "failing", failing...)), ruled("false"), ruled("true")
-		never(t, "a condition that fails in a rule to "+kind, unmet, failed, d.source(), r)
-		never(t, "a condition that fails in a rule to "+kind, met, failed, d.source(), r)
-		if fired(failed, "x") != nil && !fired(failed, "x").Failed {
-			t.Fatalf("it isn't told that the condition failed: %+v", failed)
+		failing, unmet, met := with(sample(t, "failing", failing...)), with("false"), with("true")
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			failed := failing.Rule(c)
+			never(t, "a condition that fails in a rule to "+kind, unmet.Rule(c), failed, d.source(), r)
+			never(t, "a condition that fails in a rule to "+kind, met.Rule(c), failed, d.source(), r)
+			if fired(failed, "x") != nil && !fired(failed, "x").Failed {
+				t.Fatalf("it isn't told that the condition failed: %+v", failed)
+			}
 		}
 	})
 }
@@ -210,33 +222,35 @@ func TestAnnotationsAreNeverWeaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		p := d.parse(t)
-		c := drawCall(t, drawArguments(t).payload())
-		before := p.Rule(c)
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			before := p.Rule(c)
 
-		dangerous := c
-		if chance(t, "changes something") {
-			dangerous.Hints.ReadOnly = isFalse()
-		}
-		if chance(t, "destroys") {
-			dangerous.Hints.Destructive = isTrue()
-		}
-		dangerous.Hints.Idempotent = boolean.Draw(t, "idempotent")
-		dangerous.Hints.OpenWorld = boolean.Draw(t, "open world")
-		never(t, "an annotation towards danger", before, p.Rule(dangerous), d.source())
+			dangerous := c
+			if chance(t, "changes something") {
+				dangerous.Hints.ReadOnly = isFalse()
+			}
+			if chance(t, "destroys") {
+				dangerous.Hints.Destructive = isTrue()
+			}
+			dangerous.Hints.Idempotent = boolean.Draw(t, "idempotent")
+			dangerous.Hints.OpenWorld = boolean.Draw(t, "open world")
+			never(t, "an annotation towards danger", before, p.Rule(dangerous), d.source())
 
-		without := c
-		without.Hints = policy.Hints{}
-		never(t, "any annotation", p.Rule(without), before, d.source())
+			without := c
+			without.Hints = policy.Hints{}
+			never(t, "any annotation", p.Rule(without), before, d.source())
 
-		harmless := without
-		harmless.Hints = policy.Hints{ReadOnly: isTrue(), Destructive: isFalse(), Idempotent: isTrue(), OpenWorld: isFalse()}
-		if diff := cmp.Diff(p.Rule(without), p.Rule(harmless)); diff != "" {
-			t.Fatalf("a harmless tool is ruled otherwise (-without +with):\n%s", diff)
-		}
-		if c.Hints.ReadOnly == nil {
-			c.Hints.ReadOnly = isTrue()
-			if diff := cmp.Diff(before, p.Rule(c)); diff != "" {
-				t.Fatalf("a tool that only reads is ruled otherwise (-without +with):\n%s", diff)
+			harmless := without
+			harmless.Hints = policy.Hints{ReadOnly: isTrue(), Destructive: isFalse(), Idempotent: isTrue(), OpenWorld: isFalse()}
+			if diff := cmp.Diff(p.Rule(without), p.Rule(harmless)); diff != "" {
+				t.Fatalf("a harmless tool is ruled otherwise (-without +with):\n%s", diff)
+			}
+			if c.Hints.ReadOnly == nil {
+				c.Hints.ReadOnly = isTrue()
+				if diff := cmp.Diff(before, p.Rule(c)); diff != "" {
+					t.Fatalf("a tool that only reads is ruled otherwise (-without +with):\n%s", diff)
+				}
 			}
 		}
 	})
@@ -247,11 +261,14 @@ func TestUnknownToolIsNeverAllowed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		d.mode = sample(t, "mode", "open", d.mode)
-		c := drawCall(t, drawArguments(t).payload())
-		c.Action = sample(t, "action", unknownActions...)
-		r := d.parse(t).Rule(c)
-		if r.Classified || r.Effect == policy.Allow || r.Tier < policy.TierDestructive {
-			t.Fatalf("%q: %+v\n%s", c.Action, r, d.source())
+		p := d.parse(t)
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			c.Action = sample(t, "action", unknownActions...)
+			r := p.Rule(c)
+			if r.Classified || r.Effect == policy.Allow || r.Tier < policy.TierDestructive {
+				t.Fatalf("%q: %+v\n%s", c.Action, r, d.source())
+			}
 		}
 	})
 }
@@ -261,12 +278,14 @@ func TestUnknownEnvironmentIsProduction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		p := d.parse(t)
-		c := drawCall(t, drawArguments(t).payload())
-		c.Environment = "production"
-		want := p.Rule(c)
-		c.Environment = sample(t, "environment", unknownEnvironments...)
-		if diff := cmp.Diff(want, p.Rule(c)); diff != "" {
-			t.Fatalf("%q (-production +unknown):\n%s\n%s", c.Environment, diff, d.source())
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			c.Environment = "production"
+			want := p.Rule(c)
+			c.Environment = sample(t, "environment", unknownEnvironments...)
+			if diff := cmp.Diff(want, p.Rule(c)); diff != "" {
+				t.Fatalf("%q (-production +unknown):\n%s\n%s", c.Environment, diff, d.source())
+			}
 		}
 	})
 }
@@ -276,12 +295,14 @@ func TestFirstUseIsNeverWeaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
 		p := d.parse(t)
-		c := drawCall(t, drawArguments(t).payload())
-		before := p.Rule(c)
-		c.FirstUse.Tool = c.FirstUse.Tool || chance(t, "tool")
-		c.FirstUse.Integration = c.FirstUse.Integration || chance(t, "integration")
-		c.FirstUse.Agent = c.FirstUse.Agent || chance(t, "agent")
-		never(t, "a first use", before, p.Rule(c), d.source())
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			before := p.Rule(c)
+			c.FirstUse.Tool = c.FirstUse.Tool || chance(t, "tool")
+			c.FirstUse.Integration = c.FirstUse.Integration || chance(t, "integration")
+			c.FirstUse.Agent = c.FirstUse.Agent || chance(t, "agent")
+			never(t, "a first use", before, p.Rule(c), d.source())
+		}
 	})
 }
 
@@ -291,14 +312,16 @@ func TestOneMoreRule(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
-		c := drawCall(t, drawArguments(t).payload())
 		kind := sample(t, "kind", "raise", "block", "lower")
 		r := drawRule(t, "x", kind)
-		before, after := d.parse(t).Rule(c), d.with(t, r).parse(t).Rule(c)
+		before, after := d.parse(t), d.with(t, r).parse(t)
 		if kind == "lower" {
 			before, after = after, before
 		}
-		never(t, "a rule to "+kind, before, after, d.source(), r)
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			never(t, "a rule to "+kind, before.Rule(c), after.Rule(c), d.source(), r)
+		}
 	})
 }
 
@@ -307,12 +330,15 @@ func TestStricterModeIsNeverWeaker(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
-		c := drawCall(t, drawArguments(t).payload())
 		order := []string{"open", "cautious", "strict", "readonly"}
 		looser := rapid.IntRange(0, len(order)-1).Draw(t, "mode")
 		d.mode = order[looser]
-		before := d.parse(t).Rule(c)
+		before := d.parse(t)
 		d.mode = order[rapid.IntRange(looser, len(order)-1).Draw(t, "stricter mode")]
-		never(t, d.mode, before, d.parse(t).Rule(c), d.source())
+		after := d.parse(t)
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			never(t, d.mode, before.Rule(c), after.Rule(c), d.source())
+		}
 	})
 }
