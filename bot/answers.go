@@ -36,7 +36,7 @@ func answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 		return "Nothing was decided: the policy asks whoever approves this for a reason. Please write one.", true
 	case errors.Is(err, approval.ErrSuperseded):
 		return "This can't be approved any more: the policy became stricter since the agent asked. " + escape(r.Reason) +
-			" Nothing runs; the agent must ask again.", true
+			" Nothing runs. If it is still wanted, the agent must ask again.", true
 	case errors.As(err, &account):
 		return "This doesn't count: " + escape(string(account)) + ".", true
 	case errors.Is(err, approval.ErrIneligible):
@@ -115,7 +115,7 @@ func decided(r *approval.Request) string {
 	case d != nil:
 		return "It was rejected by " + person(d.Approver) + ", " + moment(d.At) + "."
 	case r.Status == approval.Rejected:
-		return "It was superseded, " + moment(r.ClosedAt) + ", so the agent must ask again. " + escape(r.Reason)
+		return "It was superseded, " + moment(r.ClosedAt) + ". " + escape(r.Reason) + " If it is still wanted, the agent must ask again."
 	default:
 		return "It was approved by " + approvers(r) + ", " + moment(r.DecidedAt) + "."
 	}

@@ -109,10 +109,8 @@ func (f *facts) lines() slack.RichTextElement {
 func (f *facts) why(l *line) {
 	rules := f.r.Ruling.Rules
 	tier := f.r.Ruling.Tier.String()
-	if len(rules) == 0 || !strings.Contains(rules[0].Why, tier) {
-		l.text(capital(tier) + ". ")
-	}
 	var reasons []string
+	changed := false
 	for i, rule := range rules {
 		if i == f.budget.rules {
 			reasons = append(reasons, "And "+counted(int64(len(rules)-i), "more reason")+".")
@@ -122,6 +120,15 @@ func (f *facts) why(l *line) {
 			reason, _ := cut(visible.Line(rule.Why), f.budget.why)
 			reasons = append(reasons, reason)
 		}
+		changed = changed || rule.RaiseTo != 0 || rule.LowerTo != 0
+	}
+	switch {
+	case len(rules) > 0 && strings.Contains(rules[0].Why, tier):
+		// The first reason says it.
+	case changed:
+		reasons = append(reasons, "So it is "+tier+".")
+	default:
+		reasons = append([]string{capital(tier) + "."}, reasons...)
 	}
 	l.text(strings.Join(reasons, " "))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/bot"
+	"github.com/countersign/countersign/policy"
 )
 
 // The list that counts isn't hidden by shorter ones before it, and none of its
@@ -99,5 +100,30 @@ func TestNotificationStandsAlone(t *testing.T) {
 				t.Errorf("it has %d characters, too many for a lock screen", n)
 			}
 		})
+	}
+}
+
+// Why somebody is asked stands on the card in short: the reasons in the order in
+// which they lead to the tier.
+func TestWhyAskedIsShort(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]*approval.Request{
+		"Why asked  Tier 4, destructive. No rule classifies this action, so a person decides.\n":                                                                  deletion(),
+		"Why asked  crm.delete_records is tier 2, internal write, which mode strict leaves to a person.\n":                                                        deletion(tier(policy.TierInternalWrite, "strict")),
+		"Why asked  crm.delete_records is tier 3, external-facing. The count, 214, is more than 25. The mail leaves the company. So it is tier 4, destructive.\n": deletion(raised),
+		"Why asked  crm.delete_records is tier 3, external-facing. The count, 214, is more than 25. Third. And 2 more reasons. So it is tier 4, destructive.\n": deletion(raised, func(r *approval.Request) {
+			r.Ruling.Rules = append(r.Ruling.Rules[:2], policy.FiredRule{Why: "Third."}, policy.FiredRule{Why: "Fourth."}, policy.FiredRule{Why: "Fifth."})
+		}),
+		"Why asked  Tier 4, destructive.\n": deletion(func(r *approval.Request) { r.Ruling.Rules = nil }),
+	} {
+		card := bot.Card(r)
+		if said := strings.Join(parts(t, card.Blocks).texts, ""); !strings.Contains(said, want) {
+			t.Errorf("the card doesn't say %q: %s", want, said)
+		}
+		// What the policy says at length doesn't take Approve away: all of it is
+		// behind the button beside.
+		if p := parts(t, card.Blocks); !p.has("approve") || !p.has("why") {
+			t.Errorf("the card has the buttons %v", p.actions)
+		}
 	}
 }

@@ -96,10 +96,10 @@ func TestPolicyBecameStricter(t *testing.T) {
 				t.Errorf("Slack shows %q", reply.Shown)
 			}
 			w.told("U0ADA", "the policy became stricter since the agent asked. The policy now")
-			w.told("U0ADA", "Nothing runs; the agent must ask again.")
+			w.told("U0ADA", "Nothing runs. If it is still wanted, the agent must ask again.")
 			card := w.card(r, "Superseded, will not run")
 			said := strings.Join(parts(t, card.Blocks).texts, "\n")
-			for _, want := range []string{test.says, "The agent must ask again"} {
+			for _, want := range []string{test.says, "If it is still wanted, the agent must ask again"} {
 				if !strings.Contains(said, want) {
 					t.Errorf("the card doesn't say %q: %s", want, said)
 				}

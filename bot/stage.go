@@ -125,7 +125,7 @@ func outcome(r *approval.Request) []slack.MixedElement {
 		if d := rejection(r); d != nil {
 			say(":no_entry: Rejected by " + person(d.Approver) + ", " + moment(d.At))
 		} else {
-			say(":no_entry: Superseded " + moment(r.ClosedAt) + ". The agent must ask again")
+			say(":no_entry: Superseded " + moment(r.ClosedAt) + ". If it is still wanted, the agent must ask again")
 		}
 	case approval.Expired:
 		if r.DecidedAt.IsZero() {
