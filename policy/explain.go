@@ -12,6 +12,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -29,6 +30,9 @@ type Explanation struct {
 	Action string `json:"action"`
 	// Stated is the environment as the agent states it, empty if it doesn't.
 	Stated string `json:"stated_environment,omitempty"`
+	// EnvironmentKnown is false if the policy doesn't know what the agent
+	// states, so that the environment is production.
+	EnvironmentKnown bool `json:"environment_known"`
 
 	Class ExplainedClass `json:"class"`
 	Mode  ExplainedMode  `json:"mode"`
@@ -105,6 +109,7 @@ const (
 func (p *Policy) Explain(c Call) Explanation {
 	x := Explanation{Agent: c.Agent, Action: c.Action, Stated: c.Environment}
 	x.Ruling = p.evaluate(c, &x)
+	_, x.EnvironmentKnown = p.named[strings.ToLower(c.Environment)]
 	x.Mode.Of = p.modeOwner(x.Ruling.Integration, x.Ruling.Environment, x.Mode.Name)
 	slices.SortFunc(x.Rules, func(a, b ExplainedRule) int { return strings.Compare(a.ID, b.ID) })
 	return x
@@ -157,7 +162,7 @@ func (x *Explanation) quantity(what string, from *expression, q Quantity) {
 	}
 	text := fmt.Sprintf("%s gives %s", onOneLine(from.source), q)
 	if q.Unbounded {
-		text = fmt.Sprintf("%s can't be worked out, so it counts as unbounded", onOneLine(from.source))
+		text = fmt.Sprintf("%s %s", onOneLine(from.source), valueFailed)
 	}
 	if what == "count" {
 		x.Count = append(x.Count, text)
@@ -251,7 +256,7 @@ func (e *expression) parts(call *evaluation) (p parts, err error) {
 		return p, err
 	}
 	p.checked = checked
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptExhaustiveEval), cel.CostLimit(costLimit))
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptExhaustiveEval), cel.CostLimit(costLimit), cel.CustomDecoratorV2(guardComparison))
 	if err != nil {
 		return p, err
 	}
@@ -299,6 +304,12 @@ func (p parts) ofCall(expr ast.Expr) (joins string, found []ExplainedResult) {
 	case operators.Conditional:
 		for _, one := range call.Args() {
 			found = append(found, p.part(one))
+		}
+		// A branch that is only looked up has no value of its own.
+		for branch, condition := range map[int]string{1: "true", 2: "false"} {
+			if found[branch].Value == valueSkipped && found[0].Value == condition {
+				found[branch].Value = p.value(expr)
+			}
 		}
 		return joinsIf, found
 	}
@@ -354,22 +365,45 @@ func (p parts) part(expr ast.Expr) ExplainedResult {
 }
 
 // value is the value of a part for people. One that might give away what is
-// redacted isn't shown. Whether a comparison with it holds is: the ruling says
-// that much.
+// redacted isn't shown. Whether a comparison with it holds is: the ruling may
+// say that much.
 func (p parts) value(expr ast.Expr) string {
 	value, ok := p.details.State().Value(expr.ID())
-	_, isRead := payloadPath(expr)
 	switch {
 	case !ok || value == nil || types.IsUnknown(value):
 		return valueSkipped
 	case types.IsError(value):
 		return valueFailed
-	case value.Type() == types.BoolType && !isRead:
+	case value.Type() == types.BoolType && compares(expr):
 		return shown(value)
 	case p.reveals(expr):
 		return valueRedacted
 	default:
 		return shown(value)
+	}
+}
+
+// compares reports whether a part's value is the outcome of looking at other
+// values, and not one of them as it is, or its contrary.
+func compares(expr ast.Expr) bool {
+	switch expr.Kind() {
+	case ast.IdentKind: // what exists or all have found so far
+		return strings.HasPrefix(expr.AsIdent(), "@")
+	case ast.ComprehensionKind:
+		return compares(expr.AsComprehension().LoopStep())
+	case ast.SelectKind:
+		return expr.AsSelect().IsTestOnly()
+	case ast.CallKind:
+	default:
+		return false
+	}
+	switch call := expr.AsCall(); call.FunctionName() {
+	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional:
+		return !slices.ContainsFunc(call.Args(), func(side ast.Expr) bool { return !compares(side) })
+	case operators.Index, overloads.TypeConvertDyn, overloads.TypeConvertBool:
+		return false
+	default:
+		return true
 	}
 }
 
@@ -379,7 +413,14 @@ func (p parts) reveals(expr ast.Expr) bool {
 	if len(p.hidden) == 0 {
 		return false
 	}
-	for _, inner := range ast.MatchDescendants(ast.NavigateExpr(p.checked.NativeRep(), expr), ast.AllMatcher()) {
+	return slices.ContainsFunc(payloadReads(p.checked, expr), func(path []string) bool { return p.touches(pointerTo(path)) })
+}
+
+// payloadReads are the paths at which an expression reads the payload: as far
+// as it names them, what it does with what is there isn't looked at.
+func payloadReads(checked *cel.Ast, expr ast.Expr) [][]string {
+	var paths [][]string
+	for _, inner := range ast.MatchDescendants(ast.NavigateExpr(checked.NativeRep(), expr), ast.AllMatcher()) {
 		if inner.Kind() != ast.IdentKind || inner.AsIdent() != "args" {
 			continue
 		}
@@ -395,11 +436,12 @@ func (p parts) reveals(expr ast.Expr) bool {
 			read = parent
 		}
 		path, _ := payloadPath(read)
-		if p.touches(pointerTo(path)) {
-			return true
+		if parent, ok := read.Parent(); ok && parent.Kind() == ast.SelectKind {
+			path = append(path, parent.AsSelect().FieldName()) // as has does
 		}
+		paths = append(paths, path)
 	}
-	return false
+	return paths
 }
 
 // touches reports whether what stands at a pointer is part of what is redacted

@@ -27,6 +27,9 @@ func TestStarters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if findings := p.Check(); len(findings) > 0 {
+				t.Errorf("policy check finds\n%v", findings)
+			}
 			report := p.Test(casesIn(t, folder))
 			if report.Failed() > 0 {
 				t.Error(report)
