@@ -27,7 +27,7 @@ type model struct {
 	holds    map[approval.Approver]bool // who holds the role now
 	need     int                        // how many people it takes
 	asks     int                        // how many people policy asks for now
-	changed  time.Time // when the last change was
+	changed  time.Time                  // when the last change was
 }
 
 type ballot struct {
