@@ -172,6 +172,8 @@ integrations:
       v2.purge: {tier: 5}
       v2.*: {tier: 2}
       get/one: {tier: 2}
+      put_*: {tier: 3}
+      put_x*: {tier: 2}
   empty: {}
   acme/crm: {tools: {get: {tier: 1}}}
 `)
@@ -182,6 +184,7 @@ integrations:
 		"crm.drop_all":                    "require_approval 5 crm.* + crm.*_all by bulk",
 		"crm.v2.purge":                    "require_approval 5 crm.v2.purge",
 		"crm.v2.get":                      "allow 2 crm.* + crm.v2.*",
+		"crm.put_xy":                      "require_approval 3 crm.* + crm.put_* + crm.put_x*", // the highest counts
 		"crm.get/one":                     "allow 2 crm.get/one",
 		"crm.":                            "allow 1 crm.*",
 		"acme/crm.get":                    "allow 1 acme/crm.get",
@@ -299,6 +302,7 @@ integrations:
     tools:
       expression: {tier: 3, count: 'size(args.ids)', bulk: [{over: 3, raise_to: 4}, {over: 10, raise_to: 5}, {over: 12, raise_to: 5}]}
       listed: {tier: 3, bulk: [{over: 3, raise_to: 4}]}
+      unsigned: {tier: 3, count: 'uint(args.n)', bulk: [{over: 3, raise_to: 4}]}
       typed: {tier: 3, count: 'args.n', bulk: [{over: 3, raise_to: 4}]}
       two_*: {tier: 3, count: 'args.n'}
       "*_three": {tier: 3, count: 'args.m', bulk: [{over: 3, raise_to: 4}]}
@@ -335,6 +339,8 @@ integrations:
 		{"crm.listed", `{}`, number(-4), "-4", "require_approval 3 crm.listed"},
 		{"crm.listed", `{"ids": [1]}`, number(2), "2", "require_approval 3 crm.listed"},
 		{"crm.listed", `{`, nil, "unbounded", "require_approval 4 crm.listed by bulk"},
+		{"crm.unsigned", `{"n": 4}`, nil, "4", "require_approval 4 crm.unsigned by bulk"},
+		{"crm.unsigned", `{"n": -4}`, nil, "unbounded", "require_approval 4 crm.unsigned by bulk"},
 		{"crm.typed", `{"n": 3}`, nil, "3", "require_approval 3 crm.typed"},
 		{"crm.typed", `{"n": 3.0}`, nil, "3", "require_approval 3 crm.typed"},
 		{"crm.typed", `{"n": 3.5}`, nil, "3.5", "require_approval 4 crm.typed by bulk"},

@@ -280,20 +280,18 @@ func drawRule(t *rapid.T, id, kind string) ruleDraft {
 	if sample(t, "of agents", false, false, true) {
 		r.rest += ", agents: [" + sample(t, "agents", "bot", "cat, bot") + "]"
 	}
-	bounds := []string{"count_over", "amount_over"}
+	bounds := []string{"", "count_over", "amount_over"}
 	switch kind {
 	case "raise":
 		r.does = fmt.Sprintf("raise_to: %d", rapid.IntRange(1, 5).Draw(t, "to"))
 	case "lower":
 		r.does = fmt.Sprintf("lower_to: %d", rapid.IntRange(1, 4).Draw(t, "to"))
-		bounds = []string{"count_at_most", "amount_at_most"}
+		bounds = []string{"", "count_at_most", "amount_at_most"}
 	}
-	for _, bound := range bounds {
-		if sample(t, bound, false, false, true) {
-			r.rest += fmt.Sprintf(", %s: %v", bound, sample(t, "bound", 0, 2, 5.5, 1000))
-		}
+	if bound := sample(t, "bound", bounds...); bound != "" {
+		r.rest += fmt.Sprintf(", %s: %v", bound, sample(t, "at", 0, 2, 5.5, 1000))
 	}
-	if chance(t, "conditional") {
+	if sample(t, "conditional", false, false, true) {
 		some := slices.Concat(conditions, failing)
 		if kind != "lower" {
 			some = slices.Concat(some, raisingOnly)

@@ -196,6 +196,9 @@ func TestErrorIsNeverWeaker(t *testing.T) {
 		d := drawDraft(t)
 		kind := sample(t, "kind", "raise", "lower", "block")
 		r := drawRule(t, "x", kind)
+		if chance(t, "about everything") {
+			r.rest = ", actions: ['*']"
+		}
 		with := func(when string) *policy.Policy {
 			r.when = when
 			return d.with(t, r).parse(t)
