@@ -145,7 +145,6 @@ var (
 	// Conditions that always fail.
 	failing = []string{
 		`args.missing.x == 1`, `1 / (size(action) - size(action)) == 1`, `args.missing`, `"x" > args.missing`,
-		`[1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".split("").all(b, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".split("").all(c, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".split("").all(d, b + c + d != agent))))`,
 	}
 	// Conditions that only rules that raise or block may have.
 	raisingOnly = []string{`irreversible`, `target == "x"`, `first_use_of_tool`, `first_use_of_integration || first_use_of_agent`}
