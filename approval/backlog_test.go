@@ -198,6 +198,21 @@ rules: [{id: more, actions: [crm.send], raise_to: 5, why: "More."}]`)); err != n
 	if _, err := ask(f, "crm.send", `{"n":1}`); err != nil {
 		t.Errorf("after it was superseded: %v", err)
 	}
+	if err := f.Service.SetPolicy(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	approved, err := ask(f, "crm.send", `{"n":2}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Decide(t, approvaltest.Alice, approved, approval.Approve)
+	f.People.Take("finance", approvaltest.Alice)
+	if _, err := f.Service.Claim(t.Context(), f.Agent, approved.ID); !errors.Is(err, approval.ErrSuperseded) {
+		t.Fatal(err)
+	}
+	if _, err := ask(f, "crm.send", `{"n":2}`); err != nil {
+		t.Errorf("after an approver left: %v", err)
+	}
 	if err := f.Service.SetPolicy(t.Context(), tiered(t, `limits: {pending: 10, cooldown: 30m, per_minute: 1000}
 rules: [{id: none, actions: [crm.send], raise_to: 3, why: "x"}]
 environments: {production: {mode: readonly}}`)); err != nil {

@@ -95,8 +95,8 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 	}
 	stricter := ruling.StricterThan(r.Ruling)
 	held := required(r.Ruling.Requirement, standing.Roles)
-	if b.Verdict == Reject || stricter != "" {
-		// Whoever policy asks now may end it too.
+	if stricter != "" {
+		// Those whom policy asks now may end it too.
 		held = required(both(r.Ruling.Requirement, ruling.Requirement), standing.Roles)
 	}
 	if len(held) == 0 {

@@ -564,16 +564,24 @@ func TestSetPolicy(t *testing.T) {
 	if err := f.Service.SetPolicy(ctx, approvaltest.Policy(t, 2)); err == nil || f.Service.Policy() != before {
 		t.Errorf("a policy rules that couldn't be recorded (%v)", err)
 	}
-	var setting sync.WaitGroup
+	var policies []*policy.Policy
 	for i := range 8 {
-		setting.Go(func() {
-			p := financePolicy{approval: fmt.Sprintf("apply_within: %dm", i+1)}.parse(t)
-			if err := f.Service.SetPolicy(t.Context(), p); err != nil {
-				t.Error(err)
-			}
-		})
+		policies = append(policies, financePolicy{approval: fmt.Sprintf("apply_within: %dm", i+1)}.parse(t))
 	}
-	setting.Wait()
+	for range 30 {
+		var setting sync.WaitGroup
+		for _, p := range policies {
+			setting.Go(func() {
+				if err := f.Service.SetPolicy(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		setting.Wait()
+		if last := lastEvent(t, f); !strings.Contains(string(last.Detail), f.Service.Policy().Revision()) {
+			t.Fatalf("the last event is %s %s, and %s rules", last.Type, last.Detail, f.Service.Policy().Revision())
+		}
+	}
 	last := lastEvent(t, f)
 	if last.Type != "policy.loaded" || last.Actor != "countersign" || !strings.Contains(string(last.Detail), f.Service.Policy().Revision()) {
 		t.Errorf("the last event is %s %s, and %s rules", last.Type, last.Detail, f.Service.Policy().Revision())

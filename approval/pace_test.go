@@ -107,6 +107,13 @@ func TestPaceOfOthers(t *testing.T) {
 	if err := p.take(crmAgent, 2, start); err == nil {
 		t.Error("a lower limit let more through")
 	}
+	must(t, p.take(Agent{Name: "spender"}, 10, start))
+	for range 2 {
+		must(t, p.take(Agent{Name: "spender"}, 2, start))
+	}
+	if err := p.take(Agent{Name: "spender"}, 2, start); err == nil {
+		t.Error("what a higher limit had left was let through")
+	}
 	_ = p.take(crmAgent, 1000, start)
 	must(t, p.take(crmAgent, 1000, start.Add(time.Second)))
 }
