@@ -280,6 +280,9 @@ integrations:
 bulk: [{over: 25, raise_to: 4}]
 integrations: {crm: {tools: {get_*: {tier: 1}, delete_*: {tier: 4}}}}`,
 			[]string{"[2:8] bulk[0]: raises nothing: all tools that change something are tier 4 or higher; take it out"}},
+		{"bulk without tools that change something", checkedHead, `
+bulk: [{over: 25, raise_to: 4}]
+integrations: {crm: {tools: {get_*: {tier: 1}}}}`, nil},
 		{"bulk of lowered tools", checkedHead, `
 bulk: [{over: 25, raise_to: 4}]
 integrations: {crm: {tools: {get_*: {tier: 1}, delete_*: {tier: 4}}}}
@@ -295,6 +298,9 @@ environments: {staging: {names: [stage]}, production: {names: [prod]}}`,
 		{"environments that matter", tools, `
 environments: {staging: {names: [stage]}}
 rules: [{id: a, environments: [production], when: 'tier > 1', raise_to: 5, why: W}]`, nil},
+		{"environments that an integration has a mode for", checkedHead, `
+environments: {staging: {names: [stage]}}
+integrations: {crm: {environments: {staging: open}}}`, nil},
 		{"environments that first uses are counted in", tools, `
 environments: {staging: {names: [stage]}}
 first_use: {of: [agent]}`, nil},
@@ -322,7 +328,7 @@ mode: cautious
 roles:
   oncall: {users: [U01, U02]}
   all: {users: [U03, U04]}
-  spare: {users: [U05]}
+  spare: {users: [U05], self_approval: true}
   solo: {users: [U06], self_approval: true}
 approval:
   requires: [{role: oncall}]
