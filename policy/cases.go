@@ -396,7 +396,7 @@ func (r Redactions) hiddenLeaves(payload []byte) []string {
 	if r.IsZero() {
 		return nil
 	}
-	value, err := decode(payload)
+	value, _, err := decode(payload)
 	if err != nil {
 		return nil
 	}

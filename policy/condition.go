@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -57,7 +59,6 @@ type expression struct {
 	source  string
 	checked *cel.Ast
 	program cel.Program
-	tracing func() (cel.Program, error) // keeps the value of each part
 }
 
 // compile type-checks an expression whose result is of one of the types. A dyn
@@ -83,19 +84,41 @@ func compile(source string, want ...*cel.Type) (*expression, error) {
 	if !fits {
 		return nil, fmt.Errorf("gives %s; %s is needed", checked.OutputType(), strings.Join(names, " or "))
 	}
-	options := []cel.ProgramOption{cel.CostLimit(costLimit), cel.CustomDecoratorV2(guardComparison)}
-	program, err := env.Program(checked, append(options, cel.EvalOptions(cel.OptOptimize))...)
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(guardComparison)}
+	if !isCheap(checked) {
+		options = append(options, cel.CostLimit(costLimit))
+	}
+	program, err := env.Program(checked, options...)
 	if err != nil {
 		return nil, fmt.Errorf("can't be planned: %w", err)
 	}
-	return &expression{
-		source:  source,
-		checked: checked,
-		program: program,
-		tracing: sync.OnceValues(func() (cel.Program, error) {
-			return env.Program(checked, append(options, cel.EvalOptions(cel.OptExhaustiveEval))...)
-		}),
-	}, nil
+	return &expression{source: source, checked: checked, program: program}, nil
+}
+
+// cheapFunctions take next to no time, or no more than it takes to read the
+// payload.
+var cheapFunctions = map[string]bool{
+	operators.LogicalAnd: true, operators.LogicalOr: true, operators.LogicalNot: true, operators.Conditional: true,
+	operators.Equals: true, operators.NotEquals: true,
+	operators.Less: true, operators.LessEquals: true, operators.Greater: true, operators.GreaterEquals: true,
+	operators.Negate: true, operators.Subtract: true, operators.Multiply: true, operators.Divide: true, operators.Modulo: true,
+	operators.Index: true, overloads.Size: true, overloads.StartsWith: true, overloads.EndsWith: true,
+	overloads.TypeConvertInt: true, overloads.TypeConvertUint: true, overloads.TypeConvertDouble: true,
+}
+
+// isCheap reports whether an expression can't come to the cost limit, so that
+// the cost need not be kept: it calls only cheap functions and has no loops.
+func isCheap(checked *cel.Ast) bool {
+	cheap := true
+	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(part ast.Expr) {
+		switch part.Kind() {
+		case ast.ComprehensionKind:
+			cheap = false
+		case ast.CallKind:
+			cheap = cheap && cheapFunctions[part.AsCall().FunctionName()]
+		}
+	}))
+	return cheap
 }
 
 // problems lists what is wrong with an expression, each with its place in it.
@@ -171,7 +194,10 @@ func (e *expression) value(facts interpreter.Activation) (value ref.Val, err err
 
 // comparison is a comparison that fails if what it compares holds an error. CEL
 // by itself takes a list or an object with an error in it as equal to another.
-type comparison struct{ interpreter.InterpretableCall }
+type comparison struct {
+	interpreter.InterpretableCall
+	left, right interpreter.InterpretableV2
+}
 
 // guardComparison makes each comparison of an expression a guarded one.
 func guardComparison(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -181,7 +207,7 @@ func guardComparison(node interpreter.InterpretableV2) (interpreter.Interpretabl
 	}
 	switch call.Function() {
 	case operators.Equals, operators.NotEquals, operators.In:
-		return comparison{call}, nil
+		return comparison{call, call.Args()[0], call.Args()[1]}, nil
 	default:
 		return node, nil
 	}
@@ -189,18 +215,13 @@ func guardComparison(node interpreter.InterpretableV2) (interpreter.Interpretabl
 
 // Exec compares.
 func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	result := c.InterpretableCall.Exec(frame)
-	if flawed, _ := frame.ResolveName(argsFlawed); flawed != true || types.IsError(result) {
-		return result
+	if flawed, _ := frame.ResolveName(argsFlawed); flawed != true {
+		return c.InterpretableCall.Exec(frame)
 	}
-	for i, argument := range c.Args() {
-		value := argument.Exec(frame)
-		if _, isObject := value.(traits.Mapper); isObject && i == 1 && c.Function() == operators.In {
-			continue // its keys are compared, not what it holds
-		}
-		if failure := failureIn(value); failure != nil {
-			return failure
-		}
+	left, right := c.left.Exec(frame), c.right.Exec(frame)
+	result := compared(c.Function(), left, right)
+	if costs := frame.CostTracker(); costs != nil {
+		costs.EvalBinary(frame, c.ID(), c.InterpretableCall, left, right, result)
 	}
 	return result
 }
@@ -208,6 +229,31 @@ func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // Eval compares.
 func (c comparison) Eval(facts interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(facts, c.Exec)
+}
+
+// compared is what a comparison comes to, or an error that is in what it
+// compares.
+func compared(function string, left, right ref.Val) ref.Val {
+	if failure := failureIn(left); failure != nil {
+		return failure
+	}
+	if _, isObject := right.(traits.Mapper); function != operators.In || !isObject { // of an object, only keys are compared with "in"
+		if failure := failureIn(right); failure != nil {
+			return failure
+		}
+	}
+	switch function {
+	case operators.Equals:
+		return types.Equal(left, right)
+	case operators.NotEquals:
+		return types.Bool(types.Equal(left, right) != types.True)
+	default:
+		container, ok := right.(traits.Container)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(right)
+		}
+		return container.Contains(left)
+	}
 }
 
 // failureIn finds an error in a value; nil if there is none.
@@ -265,6 +311,7 @@ func (f *facts) ResolveName(name string) (any, bool) {
 	case "args":
 		return f.payload(), true
 	case argsFlawed:
+		f.payload()
 		return f.flawed, true
 	case "action":
 		return f.call.Action, true

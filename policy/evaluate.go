@@ -31,7 +31,7 @@ const (
 // classify finds the stanza that names the action, or else all whose pattern
 // matches it; the highest tier of them counts.
 func (p *Policy) classify(action string) class {
-	if !actionName.MatchString(action) {
+	if !isActionName(action) {
 		return class{id: unclassified, tier: TierDestructive}
 	}
 	if tool, ok := p.exact[action]; ok {
@@ -220,7 +220,7 @@ func (e *evaluation) measure() {
 	}
 	e.countProven = len(counted) > 0
 	if len(counted) == 0 {
-		length, ok, err := longestList(e.call.Payload)
+		length, ok, err := longestList(e.facts.payload())
 		switch {
 		case err != nil:
 			counted = []Quantity{{Unbounded: true}}

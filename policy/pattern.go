@@ -5,10 +5,23 @@ import (
 	"strings"
 )
 
-// actionName is what an action may look like to be classified. Anything else,
-// such as a letter of another alphabet that looks like one of these, is
-// unclassified.
-var actionName = regexp.MustCompile(`^[A-Za-z0-9_.\-/]{1,200}$`)
+// maxAction is how long an action or a pattern may be.
+const maxAction = 200
+
+// isActionName reports whether an action looks like one that can be classified.
+// Anything else, such as a letter of another alphabet that looks like one of
+// these, is unclassified.
+func isActionName(action string) bool {
+	for _, c := range []byte(action) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '_', c == '.', c == '-', c == '/':
+		default:
+			return false
+		}
+	}
+	return action != "" && len(action) <= maxAction
+}
 
 // patternName is what a pattern for actions may look like.
 var patternName = regexp.MustCompile(`^[A-Za-z0-9_.\-/*]{1,200}$`)
@@ -21,23 +34,23 @@ func (p pattern) isExact() bool { return !strings.Contains(string(p), "*") }
 // matches reports whether the whole name fits the pattern. It takes time in
 // proportion to the product of their lengths at most.
 func (p pattern) matches(name string) bool {
-	parts := strings.Split(string(p), "*")
-	if len(parts) == 1 {
-		return name == parts[0]
+	first, rest, found := strings.Cut(string(p), "*")
+	if !found {
+		return name == first
 	}
-	first, last := parts[0], parts[len(parts)-1]
-	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+	if !strings.HasPrefix(name, first) {
 		return false
 	}
-	rest := name[len(first) : len(name)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, after, found := strings.Cut(rest, part)
-		if !found {
+	name = name[len(first):]
+	// What stands between two stars is best taken where it comes first.
+	for part := ""; ; {
+		if part, rest, found = strings.Cut(rest, "*"); !found {
+			return strings.HasSuffix(name, part)
+		}
+		if _, name, found = strings.Cut(name, part); !found {
 			return false
 		}
-		rest = after
 	}
-	return true
 }
 
 // covers reports whether everything that other matches is matched by p: whether

@@ -119,7 +119,7 @@ func TestActionNames(t *testing.T) {
 		"crm.get?x=1":            false,
 		"crm.get\u202eteg":       false, // turned around
 	} {
-		if got := actionName.MatchString(name); got != want {
+		if got := isActionName(name); got != want {
 			t.Errorf("%q: %t", name, got)
 		}
 	}

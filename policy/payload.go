@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,81 +9,134 @@ import (
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/countersign/countersign/internal/strictjson"
 )
 
-// decode reads a payload as it is in JSON, with numbers kept as written.
-func decode(payload []byte) (any, error) {
-	if err := strictjson.Check(payload); err != nil {
-		return nil, fmt.Errorf("reading the payload: %w", err)
+// decode reads a payload as conditions see it: objects, lists, strings, bools,
+// nil, integers as int64 and other numbers as float64. A number that neither
+// holds is an error in its place, and flawed says that there is one.
+//
+// It accepts what [strictjson.Check] accepts.
+func decode(payload []byte) (value any, flawed bool, err error) {
+	d := payloadDecoder{Decoder: jsontext.NewDecoder(bytes.NewBuffer(payload))}
+	value, err = d.value()
+	if err == nil && len(bytes.TrimLeft(payload[d.InputOffset():], " \t\r\n")) == 0 {
+		return value, d.flawed, nil
 	}
-	decoder := json.NewDecoder(bytes.NewReader(payload))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return nil, fmt.Errorf("reading the payload: %w", err)
+	if why := strictjson.Check(payload); why != nil {
+		err = why
 	}
-	return value, nil
+	return nil, true, fmt.Errorf("reading the payload: %w", err)
 }
 
-// args is a payload as conditions see it. A number that CEL can't hold is an
-// error to whoever touches it, and so is a payload that can't be read. flawed
-// means that there is such a number.
+var (
+	errNumber = errors.New("the number is too large for a condition")
+	errDeep   = errors.New("it is nested too deep")
+)
+
+type payloadDecoder struct {
+	*jsontext.Decoder
+	flawed bool
+}
+
+func (d *payloadDecoder) value() (any, error) {
+	token, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	if d.StackDepth() > strictjson.MaxDepth {
+		return nil, errDeep
+	}
+	switch token.Kind() {
+	case jsontext.KindBeginObject:
+		return d.object()
+	case jsontext.KindBeginArray:
+		return d.list()
+	case jsontext.KindString:
+		return token.String(), nil
+	case jsontext.KindNumber:
+		return d.number(token.String()), nil
+	case jsontext.KindTrue:
+		return true, nil
+	case jsontext.KindFalse:
+		return false, nil
+	default:
+		return nil, nil
+	}
+}
+
+func (d *payloadDecoder) object() (map[string]any, error) {
+	object := make(map[string]any)
+	for d.PeekKind() != jsontext.KindEndObject {
+		key, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := key.String()
+		if object[name], err = d.value(); err != nil {
+			return nil, err
+		}
+	}
+	_, err := d.ReadToken()
+	return object, err
+}
+
+func (d *payloadDecoder) list() ([]any, error) {
+	list := []any{}
+	for d.PeekKind() != jsontext.KindEndArray {
+		element, err := d.value()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, element)
+	}
+	_, err := d.ReadToken()
+	return list, err
+}
+
+// number is a number as CEL holds it, or an error for one that it can't hold.
+func (d *payloadDecoder) number(literal string) any {
+	if whole, err := strconv.ParseInt(literal, 10, 64); err == nil {
+		return whole
+	}
+	broken, err := strconv.ParseFloat(literal, 64)
+	if err != nil || !strings.ContainsAny(literal, ".eE") {
+		d.flawed = true
+		return types.WrapErr(errNumber)
+	}
+	return broken
+}
+
+// args is a payload as the variable of conditions. A number that CEL can't hold
+// is an error to whoever touches it, and so is a payload that can't be read.
+// flawed means that there is an error in it.
 func args(payload []byte) (value ref.Val, flawed bool) {
-	decoded, err := decode(payload)
+	decoded, flawed, err := decode(payload)
 	if err != nil {
 		return types.WrapErr(err), true
 	}
-	decoded = numbers(decoded, &flawed)
 	return types.DefaultTypeAdapter.NativeToValue(decoded), flawed
-}
-
-var errNumber = errors.New("the number is too large for a condition")
-
-// numbers turns the numbers of a decoded value into what CEL has: integers into
-// ints and others into doubles. The value is changed in place.
-func numbers(value any, flawed *bool) any {
-	switch value := value.(type) {
-	case json.Number:
-		made, ok := number(value)
-		if !ok {
-			*flawed = true
-			return types.WrapErr(errNumber)
-		}
-		return made
-	case map[string]any:
-		for key, member := range value {
-			value[key] = numbers(member, flawed)
-		}
-	case []any:
-		for i, element := range value {
-			value[i] = numbers(element, flawed)
-		}
-	}
-	return value
-}
-
-// number is a number as CEL holds it; false for one that it can't hold.
-func number(literal json.Number) (any, bool) {
-	if whole, err := literal.Int64(); err == nil {
-		return whole, true
-	}
-	isWhole := !strings.ContainsAny(string(literal), ".eE")
-	broken, err := strconv.ParseFloat(string(literal), 64)
-	return broken, err == nil && !isWhole
 }
 
 // longestList is the length of the longest list at the top of a payload, where
 // actions list what they act on; false if there is none.
-func longestList(payload []byte) (int, bool, error) {
-	lengths, err := strictjson.ArrayLengths(payload)
-	if err != nil {
-		return 0, false, err
+func longestList(payload ref.Val) (int, bool, error) {
+	if failure, ok := payload.(*types.Err); ok {
+		return 0, false, failure
 	}
-	longest := 0
-	for _, list := range lengths {
-		longest = max(longest, list.Length)
+	longest, found := 0, false
+	see := func(value any) {
+		if list, ok := value.([]any); ok {
+			longest, found = max(longest, len(list)), true
+		}
 	}
-	return longest, len(lengths) > 0, nil
+	see(payload.Value())
+	if object, ok := payload.Value().(map[string]any); ok {
+		for _, member := range object {
+			see(member)
+		}
+	}
+	return longest, found, nil
 }

@@ -168,7 +168,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_.\-/]+$`)
 func (p *Policy) propose(tool Tool) Proposal {
 	made := Proposal{Integration: tool.Integration, Tool: tool.Name}
 	_, made.known = p.integrations[tool.Integration]
-	if !integrationName.MatchString(tool.Integration) || !toolName.MatchString(tool.Name) || !actionName.MatchString(tool.Action()) {
+	if !integrationName.MatchString(tool.Integration) || !toolName.MatchString(tool.Name) || !isActionName(tool.Action()) {
 		made.Why = "a policy can't name it, so it stays unclassified: an action is INTEGRATION.TOOL, of at most 200 letters, digits, _, -, . and /"
 		return made
 	}
