@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -756,4 +757,34 @@ rules: [{id: z, raise_to: 4, why: Z.}, {id: c, actions: [crm.*, crm.one], raise_
 	if want := []string{"a", "c", "hint-a", "hint-not-read-only", "z"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+}
+
+// One policy rules and explains calls of many agents at the same time.
+func TestRulingConcurrently(t *testing.T) {
+	t.Parallel()
+	p := mustParse(t, everything)
+	calls := []policy.Call{
+		{Agent: "bot", Action: "crm.tag", Environment: "staging", Payload: []byte(`{"ids": [1, 2], "note": "x", "a": [1e400], "b": [1]}`)},
+		{Agent: "bot", Action: "crm.refund", Payload: []byte(`{"amount": 5000}`)},
+		{Agent: "cat", Action: "crm.drop_all", Payload: []byte(`{"ids": [1, 2, 3]}`)},
+		{Agent: "cat", Action: "crm.send", Payload: []byte(`{"to": "ada@corp.example", "rows": [{"tags": ["vip"]}]}`)},
+	}
+	var want []policy.Ruling
+	for _, call := range calls {
+		want = append(want, mustParse(t, everything).Rule(call))
+	}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for i, call := range calls {
+				if diff := cmp.Diff(want[i], p.Rule(call)); diff != "" {
+					t.Errorf("%s (-alone +with others):\n%s", call.Action, diff)
+				}
+				if diff := cmp.Diff(want[i], p.Explain(call).Ruling); diff != "" {
+					t.Errorf("%s (-alone +with others):\n%s", call.Action, diff)
+				}
+			}
+		})
+	}
+	group.Wait()
 }
