@@ -421,8 +421,12 @@ rules:
 		`{"amount": 1e400}`:   "require_approval 5 pay.refund by dear high-value",
 		`{}`:                  "require_approval 5 pay.refund by dear high-value",
 	} {
-		if got := short(p.Rule(policy.Call{Action: "pay.refund", Payload: []byte(payload)})); got != want {
+		r := p.Rule(policy.Call{Action: "pay.refund", Payload: []byte(payload)})
+		if got := short(r); got != want {
 			t.Errorf("%s: %s, want %s", payload, got, want)
+		}
+		if failed := fired(r, "high-value") != nil && payload != `{"amount": 1000.01}`; r.Amount.Unbounded != failed {
+			t.Errorf("%s: the amount is %s", payload, r.Amount)
 		}
 	}
 	// Without an expression nothing says the amount, and nothing is lowered.
@@ -455,10 +459,10 @@ func TestRaisingAndLowering(t *testing.T) {
 	t.Parallel()
 	p := mustParse(t, smallest+`
 environments: {staging: {}}
-integrations: {crm: {tools: {delete: {tier: 4, count: size(args.ids)}, remove: {tier: 4}, get: {tier: 1}}}}
+integrations: {crm: {tools: {delete: {tier: 4, count: size(args.ids)}, remove: {tier: 4}, get: {tier: 1}, Get: {tier: 4}}}}
 rules:
   - {id: a-few, actions: [crm.delete, crm.remove, crm.get], environments: [staging], count_at_most: 2, lower_to: 2, why: Few.}
-  - {id: b-staging, actions: [crm.*], environments: [staging], lower_to: 3, why: Staging.}
+  - {id: b-staging, actions: [crm.delete, crm.remove, crm.get, crm.other], environments: [staging], lower_to: 3, why: Staging.}
   - {id: c-note, actions: [crm.*], environments: [staging], when: 'args.note == "x"', lower_to: 1, why: Note.}
   - {id: d-many, count_over: 5, raise_to: 5, why: Many.}
   - {id: e-bot, agents: [bot], environments: [staging], when: 'args.note == "bot"', raise_to: 3, why: Bot.}
@@ -480,6 +484,8 @@ rules:
 		{"crm.remove", "staging", "cat", `{"ids": [1], "note": ""}`, "require_approval 3 crm.remove by b-staging"},
 		// What is lower already isn't lowered.
 		{"crm.get", "staging", "cat", `{"ids": [1], "note": "x"}`, "allow 1 crm.get"},
+		// Nor is another tool, whose name differs by case only.
+		{"crm.Get", "staging", "cat", `{"note": ""}`, "require_approval 4 crm.Get"},
 		// What isn't classified never is.
 		{"crm.other", "staging", "cat", `{"ids": [1], "note": "x"}`, "require_approval 4 unclassified"},
 		{"CRM.Delete", "staging", "cat", `{"ids": [1], "note": "x"}`, "require_approval 4 unclassified"},
@@ -611,6 +617,27 @@ rules: [{id: night, when: '!in_hours', raise_to: 3, why: It's night.}]
 		"2026-03-28T05:30:00Z": false, // a Saturday anyway
 		"2026-10-25T05:59:59Z": false,
 		"2026-10-25T06:00:00Z": true,
+	} {
+		r := p.Rule(policy.Call{Action: "crm.get", Payload: []byte("{}"), At: at(moment)})
+		if got := fired(r, "night") == nil; got != want {
+			t.Errorf("%s: in hours is %t, want %t", moment, got, want)
+		}
+	}
+}
+
+// The day that counts is that of the zone, on which it may be another one.
+func TestHoursOfAnotherDay(t *testing.T) {
+	t.Parallel()
+	p := mustParse(t, smallest+`
+integrations: {crm: {tools: {get: {tier: 1}}}}
+hours: {zone: Asia/Tokyo, days: [tue], from: "00:00", to: "24:00"}
+rules: [{id: night, when: '!in_hours || weekday != "tue"', raise_to: 3, why: It's night.}]
+`)
+	for moment, want := range map[string]bool{
+		"2026-01-05T14:59:59Z": false,
+		"2026-01-05T15:00:00Z": true, // a Monday in UTC
+		"2026-01-06T14:59:59Z": true,
+		"2026-01-06T15:00:00Z": false, // still a Tuesday in UTC
 	} {
 		r := p.Rule(policy.Call{Action: "crm.get", Payload: []byte("{}"), At: at(moment)})
 		if got := fired(r, "night") == nil; got != want {

@@ -451,6 +451,7 @@ func TestValidateFor(t *testing.T) {
 		{"the only one, who may", strings.Replace(alone, "[U0ADA]", "[U0ADA], self_approval: true", 1), "U0ADA", true},
 		{"the only one, who may but not for all tiers", strings.Replace(alone, "[U0ADA]", "[U0ADA], self_approval: true", 1) + "tiers: {5: {self_approval: false}}\n", "U0ADA", false},
 		{"the only one, for what is never asked", strings.Replace(alone, "cautious", "readonly", 1) + "unclassified: deny\n", "U0ADA", true},
+		{"the only one, for what isn't classified", strings.Replace(alone, "cautious", "readonly", 1), "U0ADA", false},
 		{"the only one, for first uses", strings.Replace(alone, "cautious", "readonly", 1) + "unclassified: deny\nfirst_use: {of: [tool]}\n", "U0ADA", false},
 		{"the only one, in one environment", strings.Replace(alone, "cautious", "readonly", 1) + "unclassified: deny\nenvironments: {staging: {mode: cautious}}\n", "U0ADA", false},
 		{"one of two", smallest, "U0ADA", true},

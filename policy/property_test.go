@@ -333,15 +333,22 @@ func TestStricterModeIsNeverWeaker(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDraft(t)
-		order := []string{"open", "cautious", "strict", "readonly"}
-		looser := rapid.IntRange(0, len(order)-1).Draw(t, "mode")
-		d.mode = order[looser]
-		before := d.parse(t)
-		d.mode = order[rapid.IntRange(looser, len(order)-1).Draw(t, "stricter mode")]
-		after := d.parse(t)
+		if chance(t, "everywhere") {
+			d.environments = []string{"staging: {}", "test: {}"}
+			for i := range d.integrations {
+				d.integrations[i].mode, d.integrations[i].environments = "", nil
+			}
+		}
+		var policies []*policy.Policy
+		for _, mode := range []string{"open", "cautious", "strict", "readonly"} {
+			d.mode = mode
+			policies = append(policies, d.parse(t))
+		}
 		for range calls {
 			c := drawCall(t, drawArguments(t).payload())
-			never(t, d.mode, before.Rule(c), after.Rule(c), d.source())
+			for i := 1; i < len(policies); i++ {
+				never(t, "a stricter mode", policies[i-1].Rule(c), policies[i].Rule(c), d.source())
+			}
 		}
 	})
 }
