@@ -167,11 +167,11 @@ func (e *evaluation) reason(effect Effect, tier Tier, m mode) FiredRule {
 	case len(e.class.tools) == 0:
 		first.Why = "No rule classifies this action, so a person decides."
 	case effect == Allow:
-		first.Why = fmt.Sprintf("%s is %s, which mode %s allows.", e.class.id, tier, m.name)
+		first.Why = e.class.id + " is " + tier.String() + ", which mode " + m.name + " allows."
 	case effect == RequireApproval && tier == e.class.tier:
-		first.Why = fmt.Sprintf("%s is %s, which mode %s leaves to a person.", e.class.id, tier, m.name)
+		first.Why = e.class.id + " is " + tier.String() + ", which mode " + m.name + " leaves to a person."
 	default:
-		first.Why = fmt.Sprintf("%s is %s.", e.class.id, e.class.tier)
+		first.Why = e.class.id + " is " + e.class.tier.String() + "."
 	}
 	return first
 }
@@ -258,26 +258,31 @@ func larger(a, b Quantity) Quantity {
 
 // thresholds raises the tier of what touches many things or is worth much.
 func (e *evaluation) thresholds() {
-	var bulk, highValue []threshold
+	var bulk, highValue threshold
 	if len(e.class.tools) > 0 && e.class.tier >= TierInternalWrite {
-		bulk = append(bulk, e.policy.bulk...)
+		bulk = passed(e.count, bulk, e.policy.bulk)
 	}
 	for _, tool := range e.class.tools {
-		bulk = append(bulk, tool.bulk...)
-		highValue = append(highValue, tool.highValue...)
+		bulk = passed(e.count, bulk, tool.bulk)
+		highValue = passed(e.amount, highValue, tool.highValue)
 	}
 	e.pass(bulkID, "The count", e.count, bulk)
 	e.pass(highValueID, "The amount", e.amount, highValue)
 }
 
-// pass fires the highest threshold that the quantity passes.
-func (e *evaluation) pass(id, what string, q Quantity, thresholds []threshold) {
-	var highest threshold
+// passed is the highest threshold that the quantity passes, or highest if it
+// passes none that is higher.
+func passed(q Quantity, highest threshold, thresholds []threshold) threshold {
 	for _, t := range thresholds {
 		if q.over(t.over) && (t.raiseTo > highest.raiseTo || t.raiseTo == highest.raiseTo && t.over > highest.over) {
 			highest = t
 		}
 	}
+	return highest
+}
+
+// pass fires the threshold that the quantity passes, if it is one.
+func (e *evaluation) pass(id, what string, q Quantity, highest threshold) {
 	if highest.raiseTo == 0 {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -20,7 +21,9 @@ import (
 //
 // It accepts what [strictjson.Check] accepts.
 func decode(payload []byte) (value any, flawed bool, err error) {
-	d := payloadDecoder{Decoder: jsontext.NewDecoder(bytes.NewBuffer(payload))}
+	d := payloadDecoder{Decoder: decoders.Get().(*jsontext.Decoder)}
+	defer decoders.Put(d.Decoder)
+	d.Reset(bytes.NewBuffer(payload))
 	value, err = d.value()
 	if err == nil && len(bytes.TrimLeft(payload[d.InputOffset():], " \t\r\n")) == 0 {
 		return value, d.flawed, nil
@@ -35,6 +38,10 @@ var (
 	errNumber = errors.New("the number is too large for a condition")
 	errDeep   = errors.New("it is nested too deep")
 )
+
+// decoders are kept for the next payload: much of the time for a small one would
+// go into making them.
+var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
 type payloadDecoder struct {
 	*jsontext.Decoder

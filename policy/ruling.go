@@ -37,7 +37,7 @@ func (t Tier) String() string {
 	if !t.valid() {
 		return fmt.Sprintf("tier %d", int(t))
 	}
-	return fmt.Sprintf("tier %d, %s", int(t), tierNames[t])
+	return "tier " + strconv.Itoa(int(t)) + ", " + tierNames[t]
 }
 
 // Effect is what a ruling does with a call.
