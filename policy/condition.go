@@ -256,27 +256,22 @@ func compared(function string, left, right ref.Val) ref.Val {
 	}
 }
 
-// failureIn finds an error in a value; nil if there is none.
+// failureIn is why a value of arguments with an error in them can't be compared;
+// nil if it can. Looking for the error in every list and object, at every
+// comparison, would let an agent make a ruling as slow as it likes.
 func failureIn(value ref.Val) ref.Val {
 	if types.IsError(value) {
 		return value
 	}
-	object, isObject := value.(traits.Mapper)
-	elements, ok := value.(traits.Iterable)
-	if !ok {
-		return nil
-	}
-	for at := elements.Iterator(); at.HasNext() == types.True; {
-		element := at.Next()
-		if isObject {
-			element, _ = object.Find(element)
-		}
-		if failure := failureIn(element); failure != nil {
-			return failure
-		}
+	_, isObject := value.(traits.Mapper)
+	_, isList := value.(traits.Lister)
+	if isObject || isList {
+		return types.WrapErr(errFlawed)
 	}
 	return nil
 }
+
+var errFlawed = errors.New("lists and objects can't be compared, since there is a number in the arguments that is too large for a condition")
 
 // facts are what conditions may know of one call.
 type facts struct {

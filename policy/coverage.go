@@ -151,10 +151,12 @@ func (p *Policy) always(r ruleDocument) bool {
 func (c *coverage) add(call Call, x Explanation) {
 	p := c.policy
 	class := p.classify(call.Action)
-	bulk := len(p.bulk) > 0 && len(class.tools) > 0 && class.tier >= TierInternalWrite
+	bulk := len(p.bulk) > 0 && class.tier >= TierInternalWrite
 	highValue := false
 	for _, tool := range class.tools {
-		c.note(tool.id, true)
+		if class.known {
+			c.note(tool.id, true)
+		}
 		bulk = bulk || len(tool.bulk) > 0
 		highValue = highValue || len(tool.highValue) > 0
 	}

@@ -12,8 +12,12 @@ func (p *Policy) Rule(c Call) Ruling { return p.evaluate(c, nil) }
 // class is how the policy classifies an action.
 type class struct {
 	id    string
+	known bool // a stanza classifies it
 	tier  Tier
-	tools []*toolRules // those that match; none if the action is unclassified
+	// tools are the stanzas that match. Of an action that isn't known they are
+	// those that match it in another spelling: it isn't classified by them, but
+	// it must not get around what they ask.
+	tools []*toolRules
 }
 
 const unclassified = "unclassified"
@@ -35,29 +39,55 @@ func (p *Policy) classify(action string) class {
 		return class{id: unclassified, tier: TierDestructive}
 	}
 	if tool, ok := p.exact[action]; ok {
-		return class{id: tool.id, tier: tool.tier, tools: []*toolRules{tool}}
+		return class{id: tool.id, known: true, tier: tool.tier, tools: []*toolRules{tool}}
 	}
 	name, tool := integrationOf(action)
-	integration, ok := p.integrations[name]
-	if !ok || name == "" {
-		return class{id: unclassified, tier: TierDestructive}
-	}
-	var found class
-	for _, candidate := range integration.patterns {
-		if !candidate.pattern.matches(tool) {
-			continue
+	if integration, ok := p.integrations[name]; ok && name != "" {
+		found := class{known: true}
+		for _, candidate := range integration.patterns {
+			if candidate.pattern.matches(tool) {
+				found.add(candidate)
+			}
 		}
-		if found.id != "" {
-			found.id += " + "
+		if len(found.tools) > 0 {
+			return p.notLess(found, action)
 		}
-		found.id += candidate.id
-		found.tier = max(found.tier, candidate.tier)
-		found.tools = append(found.tools, candidate)
 	}
+	found := p.notLess(class{id: unclassified, tier: TierDestructive}, action)
 	if len(found.tools) == 0 {
-		return class{id: unclassified, tier: TierDestructive}
+		tool = strings.ToLower(tool)
+		for _, candidate := range p.folded[strings.ToLower(name)] {
+			if !candidate.pattern.isExact() && pattern(strings.ToLower(string(candidate.pattern))).matches(tool) {
+				found.limit(candidate)
+			}
+		}
 	}
 	return found
+}
+
+// notLess has the stanza of an action's other spelling limit it too.
+func (p *Policy) notLess(found class, action string) class {
+	name, _ := integrationOf(action)
+	for _, candidate := range p.folded[strings.ToLower(name)] {
+		if candidate.pattern.isExact() && strings.EqualFold(candidate.id, action) {
+			found.limit(candidate)
+		}
+	}
+	return found
+}
+
+// limit has a stanza count that doesn't classify the action.
+func (c *class) limit(tool *toolRules) {
+	c.tier = max(c.tier, tool.tier)
+	c.tools = append(c.tools, tool)
+}
+
+func (c *class) add(tool *toolRules) {
+	if c.id != "" {
+		c.id += " + "
+	}
+	c.id += tool.id
+	c.limit(tool)
 }
 
 // evaluation is one call on its way to its ruling.
@@ -95,11 +125,11 @@ func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
 
 	e.measure()
 	e.lowered = e.class.tier
-	e.thresholds()
 	e.hints()
 	p.lowers.each(c.Action, e.apply)
 	folded := strings.ToLower(c.Action)
 	p.raises.each(folded, e.apply)
+	e.thresholds()
 	tier := max(e.lowered, e.raised)
 
 	m := p.modeOf(integration, e.facts.environment, tier)
@@ -115,7 +145,7 @@ func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
 		tier = max(tier, p.firstUse.raiseTo)
 		e.fire(FiredRule{ID: firstUseID, RaiseTo: p.firstUse.raiseTo, Why: first})
 	}
-	if len(e.class.tools) == 0 {
+	if !e.class.known {
 		effect = stricter(effect, p.unclassified)
 	}
 	p.blocks.each(folded, e.apply)
@@ -139,7 +169,7 @@ func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
 		Tool:         e.facts.tool,
 		Environment:  e.facts.environment,
 		Mode:         m.name,
-		Classified:   len(e.class.tools) > 0,
+		Classified:   e.class.known,
 		Count:        e.count,
 		Amount:       e.amount,
 		FirstUse:     e.call.FirstUse,
@@ -161,10 +191,10 @@ func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
 func (e *evaluation) reason(effect Effect, tier Tier, m mode) FiredRule {
 	first := FiredRule{ID: e.class.id}
 	switch {
-	case len(e.class.tools) == 0 && e.policy.unclassified == Deny:
+	case !e.class.known && e.policy.unclassified == Deny:
 		first.Effect = Deny
 		first.Why = "No rule classifies this action, and the policy denies what isn't classified."
-	case len(e.class.tools) == 0:
+	case !e.class.known:
 		first.Why = "No rule classifies this action, so a person decides."
 	case effect == Allow:
 		first.Why = e.class.id + " is " + tier.String() + ", which mode " + m.name + " allows."
@@ -186,9 +216,26 @@ func (e *evaluation) redactions() Redactions {
 
 // modeOf is the mode that counts for a tier: the integration's for the
 // environment, or else the stricter of the integration's and the environment's,
-// or else the policy's.
+// or else the policy's. An integration that isn't known, but is in another
+// spelling, gets the strictest of all that this could be.
 func (p *Policy) modeOf(integration, environment string, tier Tier) mode {
-	within := p.integrations[integration]
+	chosen := p.modeWithin(p.integrations[integration], environment, tier)
+	if p.integrations[integration] != nil {
+		return chosen
+	}
+	for name, within := range p.integrations {
+		if !strings.EqualFold(name, integration) {
+			continue
+		}
+		other := p.modeWithin(within, environment, tier)
+		if more := other.effects[tier].strictness() - chosen.effects[tier].strictness(); more > 0 || more == 0 && other.name < chosen.name {
+			chosen = other
+		}
+	}
+	return chosen
+}
+
+func (p *Policy) modeWithin(within *integrationRules, environment string, tier Tier) mode {
 	if within != nil && within.environments[environment] != nil {
 		return *within.environments[environment]
 	}
@@ -259,7 +306,8 @@ func larger(a, b Quantity) Quantity {
 // thresholds raises the tier of what touches many things or is worth much.
 func (e *evaluation) thresholds() {
 	var bulk, highValue threshold
-	if len(e.class.tools) > 0 && e.class.tier >= TierInternalWrite {
+	// What only reads may read much. What isn't classified may do anything.
+	if max(e.class.tier, e.raised) >= TierInternalWrite {
 		bulk = passed(e.count, bulk, e.policy.bulk)
 	}
 	for _, tool := range e.class.tools {
@@ -365,7 +413,7 @@ func (e *evaluation) holds(r *rule) (holds bool, why string, err error) {
 		return false, "the count, " + e.count.String() + ", is more than " + grouped(*r.countAtMost), nil
 	case r.amountAtMost != nil && !e.amount.atMost(*r.amountAtMost):
 		return false, "the amount, " + e.amount.String() + ", isn't at most " + grouped(*r.amountAtMost), nil
-	case r.kind == lowers && len(e.class.tools) == 0:
+	case r.kind == lowers && !e.class.known:
 		return false, "what isn't classified is never lowered", nil
 	case r.kind == lowers && r.tier >= e.class.tier:
 		return false, "the tier isn't higher", nil

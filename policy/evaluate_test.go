@@ -194,7 +194,7 @@ integrations:
 		"other.get":                       "require_approval 4 unclassified",
 		"CRM.list":                        "require_approval 4 unclassified",
 		"Crm.get_all":                     "require_approval 4 unclassified",
-		"crm.GET_ALL":                     "allow 1 crm.*", // is another tool
+		"crm.GET_ALL":                     "allow 2 crm.*", // is another tool, and not less than crm.get_all
 		"list":                            "require_approval 4 unclassified",
 		".list":                           "require_approval 4 unclassified",
 		"":                                "require_approval 4 unclassified",
@@ -435,8 +435,8 @@ rules:
 	}
 }
 
-// The policy's own bulk thresholds are for what changes something and is
-// classified.
+// The policy's own bulk thresholds are for what changes something, and for what
+// isn't classified, which may.
 func TestBulkOfThePolicy(t *testing.T) {
 	t.Parallel()
 	p := mustParse(t, smallest+"bulk: [{over: 2, raise_to: 4}, {over: 4, raise_to: 5}]\n"+tiers)
@@ -446,7 +446,7 @@ func TestBulkOfThePolicy(t *testing.T) {
 		{"crm.two", `[1, 2, 3]`, "require_approval 4 crm.two by bulk"},
 		{"crm.three", `[1, 2, 3, 4, 5]`, "require_approval 5 crm.three by bulk"},
 		{"crm.five", `[1, 2, 3]`, "require_approval 5 crm.five by bulk"},
-		{"crm.six", `[1, 2, 3, 4, 5]`, "require_approval 4 unclassified"},
+		{"crm.six", `[1, 2, 3, 4, 5]`, "require_approval 5 unclassified by bulk"},
 	} {
 		if got := short(p.Rule(policy.Call{Action: test.action, Payload: []byte(test.payload)})); got != test.want {
 			t.Errorf("%s %s: %s, want %s", test.action, test.payload, got, test.want)
@@ -814,4 +814,42 @@ func TestRulingConcurrently(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// An action in another spelling isn't classified, and doesn't get around what
+// the policy asks of the tool.
+func TestRespelledActions(t *testing.T) {
+	t.Parallel()
+	p := mustParse(t, smallest+`
+tiers: {5: {requires: [{role: oncall, count: 2}]}}
+integrations:
+  crm: {mode: readonly, tools: {send: {tier: 3, redact: [/token]}}}
+  pay:
+    tools:
+      refund: {tier: 3, amount: 'args.amount', high_value: [{over: 1000, raise_to: 5}]}
+      payout: {tier: 5}
+      move_*: {tier: 5}
+      "*": {tier: 1}
+block:
+  - {id: fortune, actions: [pay.*], amount_over: 1000000, why: That is too much.}
+`)
+	for _, test := range []struct{ action, payload, want string }{
+		{"CRM.send", `{"token": "x"}`, "deny 4 unclassified by mode-readonly"},
+		{"crm.Send", `{"token": "x"}`, "deny 4 unclassified by mode-readonly"},
+		{"PAY.refund", `{"amount": 2000}`, "require_approval 5 unclassified by high-value"},
+		{"PAY.refund", `{"amount": 2000000}`, "deny 5 unclassified by fortune high-value"},
+		{"PAY.payout", `{}`, "require_approval 5 unclassified"},
+		{"PAY.move_all", `{}`, "require_approval 5 unclassified"},
+		{"pay.Payout", `{}`, "require_approval 5 pay.*"},
+		{"pay.Refund", `{"amount": 2000}`, "require_approval 5 pay.* by high-value"},
+		{"pay.look", `{}`, "allow 1 pay.*"},
+	} {
+		r := p.Rule(policy.Call{Action: test.action, Payload: []byte(test.payload)})
+		if got := short(r); got != test.want {
+			t.Errorf("%s %s: %s, want %s", test.action, test.payload, got, test.want)
+		}
+		if hidden := r.Redactions.Hide([]string{"token"}); hidden != strings.EqualFold(test.action, "crm.send") {
+			t.Errorf("%s: the token is hidden: %v", test.action, hidden)
+		}
+	}
 }

@@ -126,6 +126,8 @@ func (p *Policy) modeOwner(integration, environment, name string) string {
 		return integration
 	case is(p.environments[environment].mode):
 		return environment
+	case name != p.mode.name:
+		return "another spelling of " + integration
 	default:
 		return "the policy"
 	}

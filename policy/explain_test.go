@@ -369,7 +369,7 @@ func TestExplainedParts(t *testing.T) {
 		{`has(args.yes) && !has(args.no.deeper)`, `can't be worked out: there is no "no"; has(args.yes) is true; !has(args.no.deeper) is can't be worked out (has(args.no.deeper) is can't be worked out (args.no is can't be worked out))`},
 		{`args.list.exists(x, x.a == 2) && args.list.all(x, x.a > args.n)`, `false; args.list.exists(x, x.a == 2) is true (args.list is a list of 2); args.list.all(x, x.a > args.n) is false (args.list is a list of 2)`},
 		{`size(args.list.filter(x, x.a > 1)) == 1`, `true; size(args.list.filter(x, x.a > 1)) is 1 (args.list.filter(x, x.a > 1) is a list of 1 (args.list is a list of 2))`},
-		{`args.one == {"k": args.n}`, `false; args.one is an object with 1 member; args.n is 3`},
+		{`args.one == {"k": args.n}`, `can't be worked out: lists and objects can't be compared, since there is a number in the arguments th…; args.one is an object with 1 member; args.n is 3`},
 		{`args.huge > 1`, `can't be worked out: the number is too large for a condition; args.huge is can't be worked out`},
 		{`args.bad == [1] || tier == 3`, `true; args.bad == [1] is can't be worked out (args.bad is a list of 1); tier == 3 is true (tier is 3)`},
 		{`args.text > 1`, `can't be worked out: a value is of another type than it expects; args.text is "a\u{202e}b\"c"`},

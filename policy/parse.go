@@ -62,6 +62,7 @@ func Parse(source []byte) (*Policy, error) {
 		named:        make(map[string]string),
 		integrations: make(map[string]*integrationRules),
 		exact:        make(map[string]*toolRules),
+		folded:       make(map[string][]*toolRules),
 		owners:       make(map[string]string),
 	}
 	b := builder{Policy: p, modes: make(map[string]*mode), roleAt: make(map[string]Role)}
@@ -430,6 +431,7 @@ func (b *builder) buildIntegration(name string, written integrationDocument) {
 	}
 	for _, tool := range slices.Sorted(maps.Keys(written.Tools)) {
 		made := b.buildTool(at.of("tools", tool), name, tool, written.Tools[tool])
+		b.folded[strings.ToLower(name)] = append(b.folded[strings.ToLower(name)], made)
 		if made.pattern.isExact() {
 			b.exact[made.id] = made
 		} else {

@@ -30,7 +30,8 @@ type Policy struct {
 	environments map[string]environmentRules // by name
 	named        map[string]string           // what agents say, in lower case, to the environment's name
 	integrations map[string]*integrationRules
-	exact        map[string]*toolRules // by action
+	exact        map[string]*toolRules   // by action
+	folded       map[string][]*toolRules // by integration in lower case: all its stanzas
 	unclassified Effect
 	bulk         []threshold
 	firstUse     *firstUseRules

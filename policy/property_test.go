@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -348,6 +349,31 @@ func TestStricterModeIsNeverWeaker(t *testing.T) {
 			c := drawCall(t, drawArguments(t).payload())
 			for i := 1; i < len(policies); i++ {
 				never(t, "a stricter mode", policies[i-1].Rule(c), policies[i].Rule(c), d.source())
+			}
+		}
+	})
+}
+
+// Another spelling of an action never gets less than the action itself.
+func TestRespellingIsNeverWeaker(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawDraft(t).parse(t)
+		for range calls {
+			c := drawCall(t, drawArguments(t).payload())
+			before := p.Rule(c)
+			respelled := c
+			respelled.Action = strings.ToUpper(c.Action)
+			if rapid.Bool().Draw(t, "only a letter") && c.Action != "" {
+				at := rapid.IntRange(0, len(c.Action)-1).Draw(t, "letter")
+				respelled.Action = c.Action[:at] + strings.ToUpper(c.Action[at:at+1]) + c.Action[at+1:]
+			}
+			after := p.Rule(respelled)
+			if after.Classified {
+				continue // it is a tool of its own
+			}
+			if less := weaker(before, after); less != "" {
+				t.Fatalf("%q instead of %q: %s\n%v\n%v", respelled.Action, c.Action, less, after.Rules, before.Rules)
 			}
 		}
 	})

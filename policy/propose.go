@@ -136,7 +136,7 @@ func (p *Policy) Propose(tools []Tool) Proposals {
 	}
 	var proposals Proposals
 	for _, action := range slices.Sorted(maps.Keys(described)) {
-		if len(p.classify(action).tools) == 0 {
+		if !p.classify(action).known {
 			proposals = append(proposals, p.propose(described[action]))
 		}
 	}
