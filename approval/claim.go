@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"fmt"
 	"io"
 	"time"
 
@@ -31,7 +32,7 @@ func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now
 	if err := r.claimable(); err != nil {
 		return err
 	}
-	if why := r.lapsed(present, ruling); why != "" {
+	if why := r.lapsed(present, ruling, now); why != "" {
 		r.supersede(why, ruling, now)
 		return nil
 	}
@@ -43,7 +44,7 @@ func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now
 	r.used = Place{Environment: ruling.Environment, Integration: ruling.Integration, Tool: ruling.Tool}
 	r.ClosedAt = now
 	r.Execution = &Execution{ID: id, Version: r.Version, StartedAt: now, Outcome: Unknown}
-	r.changed(now, "request.applied", "agent:"+agent.Name, "", map[string]any{"execution": id})
+	r.changed(now, "request.applied", "agent:"+agent.Name, "", map[string]any{"execution": id, "policy": ruling.Revision})
 	return nil
 }
 
@@ -57,13 +58,16 @@ type holder struct {
 // isn't what was approved, policy asks for more than it did, or somebody who
 // approved no longer counts. It is empty if the approval holds. What policy
 // loosened since doesn't help: the requirement of then has to be met too.
-func (r *Request) lapsed(present []holder, ruling policy.Ruling) string {
+func (r *Request) lapsed(present []holder, ruling policy.Ruling, now time.Time) string {
 	stored, err := digest(r.Action, r.Environment, r.ToolPin, r.Version, r.Payload)
 	if err != nil || stored != r.Digest {
 		return "The stored arguments are not those that were approved."
 	}
 	if why := ruling.StricterThan(r.Ruling); why != "" {
 		return why
+	}
+	if !now.Before(r.DecidedAt.Add(ruling.ApplyWithin)) {
+		return fmt.Sprintf("The policy now lets an approval be used for %s only.", ruling.ApplyWithin)
 	}
 	if r.Ruling.Effect == policy.Allow {
 		return "" // nobody was asked, and policy still asks nobody

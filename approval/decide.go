@@ -134,6 +134,7 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 		"reason":  b.Reason,
 		"roles":   held,
 		"own":     own,
+		"policy":  ruling.Revision,
 	})
 	switch {
 	case b.Verdict == Reject:
@@ -225,7 +226,10 @@ func (r *Request) edit(who Approver, version int, payload Payload, explained pol
 	r.Payload = append(Payload(nil), payload...)
 	r.Editors = append(r.Editors, who)
 	if r.Ruling.StricterThan(ruling) == "" {
+		before := r.Ruling
 		r.Ruling, r.Explanation = ruling, explained.String()
+		r.Ruling.ApplyWithin = min(before.ApplyWithin, ruling.ApplyWithin)
+		r.Ruling.Redactions = redactions(before, ruling)
 	} else {
 		if ruling.StricterThan(r.Ruling) != "" {
 			r.Explanation = strings.TrimSpace(r.Explanation) + "\n\nAfter the edit:\n\n" + explained.String()
@@ -247,10 +251,7 @@ func (r *Request) edit(who Approver, version int, payload Payload, explained pol
 func notWeaker(before, next policy.Ruling) policy.Ruling {
 	kept := before
 	kept.Count, kept.Amount, kept.FirstUse = next.Count, next.Amount, next.FirstUse
-	kept.Redactions = policy.Redactions{
-		Keys:  union(before.Redactions.Keys, next.Redactions.Keys),
-		Paths: union(before.Redactions.Paths, next.Redactions.Paths),
-	}
+	kept.Redactions = redactions(before, next)
 	if next.StricterThan(before) == "" {
 		return kept
 	}
@@ -267,6 +268,14 @@ func notWeaker(before, next policy.Ruling) policy.Ruling {
 		}
 	}
 	return kept
+}
+
+// redactions are what either of two rulings hides.
+func redactions(a, b policy.Ruling) policy.Redactions {
+	return policy.Redactions{
+		Keys:  union(a.Redactions.Keys, b.Redactions.Keys),
+		Paths: union(a.Redactions.Paths, b.Redactions.Paths),
+	}
 }
 
 // both is the requirement that is met when both are.

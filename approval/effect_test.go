@@ -360,8 +360,8 @@ rules: [{id: careful, actions: [crm.get], raise_to: 4, why: "Careful."}]`, "The 
 	}
 }
 
-// While the policy changes under a decision, the one that it began with counts
-// in all of it, and no half of each.
+// The policy that counts is the one in force when the decision is stored, also
+// if it came while people were looked up.
 func TestPolicyChangesDuringADecision(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.New(t)
@@ -373,12 +373,56 @@ func TestPolicyChangesDuringADecision(t *testing.T) {
 		}
 	}
 	got, err := service.Decide(t.Context(), approvaltest.Alice, approvaltest.Ballot(r, approval.Approve))
-	if err != nil || got.Status != approval.Approved {
-		t.Fatalf("got %v (%v)", got, err)
+	if !errors.Is(err, approval.ErrSuperseded) || got.Status != approval.Rejected {
+		t.Errorf("got %v (%v)", got, err)
 	}
-	// It counts when the approval is used.
+}
+
+// The same for the claim.
+func TestPolicyChangesDuringAClaim(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	r := f.Decide(t, approvaltest.Alice, f.Propose(t), approval.Approve)
+	service, directory := slowed(t, f)
+	directory.meanwhile = func() {
+		if err := service.SetPolicy(t.Context(), approvaltest.Policy(t, 2)); err != nil {
+			t.Error(err)
+		}
+	}
 	if got, err := service.Claim(t.Context(), f.Agent, r.ID); !errors.Is(err, approval.ErrSuperseded) {
 		t.Errorf("got %v (%v)", got, err)
+	}
+}
+
+// restless is a directory during whose look-ups something always happens.
+type restless struct {
+	approval.Directory
+	meanwhile func()
+}
+
+func (d *restless) Standing(ctx context.Context, who approval.Approver, roles []policy.Role) (approval.Standing, error) {
+	d.meanwhile()
+	return d.Directory.Standing(ctx, who, roles)
+}
+
+// A policy that changes at every look-up decides nothing.
+func TestPolicyKeepsChanging(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	r := f.Propose(t)
+	directory := &restless{Directory: f.People}
+	service, err := approval.New(f.Store, directory, approval.Options{Policy: approvaltest.Policy(t, 1), Now: f.Clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory.meanwhile = func() {
+		if err := service.SetPolicy(t.Context(), approvaltest.Policy(t, 1)); err != nil {
+			t.Error(err)
+		}
+	}
+	got, err := service.Decide(t.Context(), approvaltest.Alice, approvaltest.Ballot(r, approval.Approve))
+	if !errors.Is(err, approval.ErrUnverified) || got.Status != approval.Pending {
+		t.Errorf("got %s (%v)", got.Status, err)
 	}
 }
 

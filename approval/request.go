@@ -38,7 +38,9 @@ type Request struct {
 	// Explanation is how policy came to that, for the people who decide. It
 	// holds nothing that the policy redacts.
 	Explanation string
-	// Asked is the digest of what the agent asked, before anybody edited it.
+	// Asked is the digest of what the agent asked, before anybody edited it and
+	// however it spelled the action and the environment. It tells what was asked
+	// before; what is decided on is in Digest.
 	Asked Digest
 	// Reminders counts how many times people were reminded, and Escalated says
 	// that the people whom the ruling's escalation names were called.
@@ -211,7 +213,9 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 	if r.Digest, err = digest(r.Action, r.Environment, r.ToolPin, r.Version, r.Payload); err != nil {
 		return nil, err
 	}
-	r.Asked = r.Digest
+	if r.Asked, err = digest(strings.ToLower(r.Action), ruling.Environment, r.ToolPin, r.Version, r.Payload); err != nil {
+		return nil, err
+	}
 	r.changed(now, "request.created", "agent:"+agent.Name, "", map[string]any{
 		"purpose":     r.Purpose,
 		"action":      r.Action,

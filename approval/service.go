@@ -267,19 +267,23 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 	if err := r.admits(who, b); err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
-	current := s.Policy()
-	// What is ruled here is what the ballot names, which can't become anything
-	// else: another version is refused as stale.
-	explained, err := s.rule(ctx, current, r, r.Payload)
-	if err != nil {
-		return r, s.refused(ctx, who, b, err)
-	}
-	standing, err := s.directory.Standing(ctx, who, current.Named(both(r.Ruling.Requirement, explained.Ruling.Requirement)))
-	if err != nil {
-		return r, s.refused(ctx, who, b, err)
-	}
-	r, err = s.change(ctx, b.Request, func(r *Request, now time.Time) error {
-		return r.decide(who, standing, explained.Ruling, b, now, s.options.Rand)
+	r, err = s.underPolicy(r, func(current *policy.Policy) (*Request, error) {
+		// What is ruled here is what the ballot names, which can't become
+		// anything else: another version is refused as stale.
+		explained, err := s.rule(ctx, current, r, r.Payload)
+		if err != nil {
+			return r, err
+		}
+		standing, err := s.directory.Standing(ctx, who, current.Named(both(r.Ruling.Requirement, explained.Ruling.Requirement)))
+		if err != nil {
+			return r, err
+		}
+		return s.change(ctx, b.Request, func(r *Request, now time.Time) error {
+			if s.Policy() != current {
+				return errPolicyChanged
+			}
+			return r.decide(who, standing, explained.Ruling, b, now, s.options.Rand)
+		})
 	})
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
@@ -356,22 +360,41 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 	if err := r.claimable(); err != nil {
 		return r, err
 	}
-	current := s.Policy()
-	explained, err := s.rule(ctx, current, r, r.Payload)
-	if err != nil {
-		return r, err
-	}
-	present, err := s.present(ctx, current, r)
-	if err != nil {
-		return r, fmt.Errorf("checking the approvers again: %w", err)
-	}
-	r, err = s.change(ctx, id, func(r *Request, now time.Time) error {
-		return r.claim(agent, present, explained.Ruling, now, s.options.Rand)
+	r, err = s.underPolicy(r, func(current *policy.Policy) (*Request, error) {
+		explained, err := s.rule(ctx, current, r, r.Payload)
+		if err != nil {
+			return r, err
+		}
+		present, err := s.present(ctx, current, r)
+		if err != nil {
+			return r, fmt.Errorf("checking the approvers again: %w", err)
+		}
+		return s.change(ctx, id, func(r *Request, now time.Time) error {
+			if s.Policy() != current {
+				return errPolicyChanged
+			}
+			return r.claim(agent, present, explained.Ruling, now, s.options.Rand)
+		})
 	})
 	if err == nil && r.Status != Applied {
 		err = fmt.Errorf("%w: %s", ErrSuperseded, r.Reason)
 	}
 	return r, err
+}
+
+// errPolicyChanged means that another policy came while people were looked up.
+var errPolicyChanged = errors.New("the policy has changed meanwhile")
+
+// underPolicy does what depends on the policy under one that is in force when it
+// is stored: again if another one came meanwhile.
+func (s *Service) underPolicy(r *Request, do func(*policy.Policy) (*Request, error)) (*Request, error) {
+	for range 3 {
+		done, err := do(s.Policy())
+		if !errors.Is(err, errPolicyChanged) {
+			return done, err
+		}
+	}
+	return r, fmt.Errorf("%w: the policy keeps changing", ErrUnverified)
 }
 
 // present looks up everybody whose approval counted, at the same time, and

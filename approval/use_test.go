@@ -146,3 +146,29 @@ limits: {pending: 1000, per_minute: 60000, cooldown: 0s}
 		}
 	})
 }
+
+// A condition on a first use is told of it, whether or not the policy asks about
+// first uses in general.
+func TestFirstUseInACondition(t *testing.T) {
+	t.Parallel()
+	f := underPolicy(t, asksFinance+payouts+"rules: [{id: new-agent, when: first_use_of_agent, raise_to: 4, why: The agent is new.}]\n")
+	if r := f.Propose(t, action("payouts.get_all")); r.Status != approval.Pending {
+		t.Errorf("got %s by %v", r.Status, r.Ruling.Rules)
+	}
+}
+
+// A deadline for applying that became shorter counts for what is approved.
+func TestShorterTimeToApply(t *testing.T) {
+	t.Parallel()
+	long := "approval: {requires: [{role: finance}], apply_within: 10h}\n"
+	f := underPolicy(t, long)
+	r := f.Decide(t, approvaltest.Alice, f.Propose(t), approval.Approve)
+	if err := f.Service.SetPolicy(t.Context(), finance(t, asksFinance)); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.Advance(time.Hour)
+	r, err := f.Service.Claim(t.Context(), f.Agent, r.ID)
+	if !errors.Is(err, approval.ErrSuperseded) {
+		t.Errorf("got %s (%v)", r.Status, err)
+	}
+}

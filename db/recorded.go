@@ -83,14 +83,13 @@ func asAsked(now *approval.Request) *approval.Request {
 		Payload:     now.Payload,
 		ToolPin:     now.ToolPin,
 		Version:     1,
-		Digest:      now.Asked,
 		Asked:       now.Asked,
 		Ruling:      policy.Ruling{FirstUse: now.Ruling.FirstUse},
 		CreatedAt:   now.CreatedAt,
 		ExpiresAt:   now.ExpiresAt,
 	}
 	if now.Version == 1 {
-		asked.Ruling, asked.Explanation = now.Ruling, now.Explanation
+		asked.Digest, asked.Ruling, asked.Explanation = now.Digest, now.Ruling, now.Explanation
 	}
 	return asked
 }

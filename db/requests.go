@@ -76,6 +76,8 @@ func backlog(ctx context.Context, q *sqlc.Queries, r *approval.Request) (approva
 		ActsForWorkspace: r.ActsFor.Workspace,
 		ActsForUser:      r.ActsFor.User,
 		Target:           r.Target,
+		StatedCount:      stated(r.StatedCount),
+		Reversible:       stated(optionalBool(r.Reversible)),
 		Now:              r.CreatedAt.UnixMilli(),
 	})
 	if err != nil {
@@ -95,6 +97,14 @@ func backlog(ctx context.Context, q *sqlc.Queries, r *approval.Request) (approva
 	}
 	found.RejectedAt = sometime(rejected)
 	return found, nil
+}
+
+// stated is a number that is at least 0, or -1 if it isn't stated.
+func stated(number *int64) int64 {
+	if number == nil {
+		return -1
+	}
+	return *number
 }
 
 // Update loads a request, runs change on it and saves what it did, as

@@ -81,7 +81,11 @@ func whenRejected(r *approval.Request) string {
 		}
 		return fmt.Sprintf("A person said no. Their reason, in their words: %q. %s", decision.Reason, noRetry)
 	}
-	return "The approval no longer counts. " + r.Reason + " Don't run the action. Ask the user whether to ask again with request_approval."
+	what := "The approval no longer counts. "
+	if r.DecidedAt.IsZero() {
+		what = "The request no longer counts. "
+	}
+	return what + r.Reason + " Don't run the action. Ask the user whether to ask again with request_approval."
 }
 
 // waiting is the line that a waiting caller is shown as progress.

@@ -559,6 +559,9 @@ func (b *builder) checkFacts(at place, r *rule) {
 			b.problem(at.of(bound.key), "is %v; 0 to 1e15 are accepted", *bound.value)
 		}
 	}
+	for _, fact := range []string{"first_use_of_tool", "first_use_of_integration", "first_use_of_agent"} {
+		b.readsFirstUse = b.readsFirstUse || r.when != nil && r.when.uses(fact)
+	}
 	if r.when != nil && r.when.uses("in_hours") && b.clock.zone == nil {
 		b.problem(at.of("when"), "in_hours needs hours, which say when people are at work")
 	}

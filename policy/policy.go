@@ -26,24 +26,25 @@ type Policy struct {
 	file     *ast.File
 	source   document
 
-	mode         mode
-	environments map[string]environmentRules // by name
-	named        map[string]string           // what agents say, in lower case, to the environment's name
-	integrations map[string]*integrationRules
-	exact        map[string]*toolRules   // by action
-	folded       map[string][]*toolRules // by integration in lower case: all its stanzas
-	unclassified Effect
-	bulk         []threshold
-	firstUse     *firstUseRules
-	blocks       index
-	raises       index
-	lowers       index
-	approvals    [TierIrreversible + 1]approvalRules
-	roles        []Role            // by name
-	owners       map[string]string // by agent
-	redactions   Redactions
-	limits       Limits
-	clock        clock
+	mode          mode
+	environments  map[string]environmentRules // by name
+	named         map[string]string           // what agents say, in lower case, to the environment's name
+	integrations  map[string]*integrationRules
+	exact         map[string]*toolRules   // by action
+	folded        map[string][]*toolRules // by integration in lower case: all its stanzas
+	unclassified  Effect
+	bulk          []threshold
+	firstUse      *firstUseRules
+	readsFirstUse bool // a condition does
+	blocks        index
+	raises        index
+	lowers        index
+	approvals     [TierIrreversible + 1]approvalRules
+	roles         []Role            // by name
+	owners        map[string]string // by agent
+	redactions    Redactions
+	limits        Limits
+	clock         clock
 }
 
 // Role is a named set of approvers. Users are Slack user ids of the configured
@@ -260,10 +261,14 @@ func (p *Policy) role(name string) (Role, bool) {
 // FirstUseWithin is how long ago a use may be to count, so that the next isn't
 // the first; zero if the policy doesn't ask about first uses.
 func (p *Policy) FirstUseWithin() time.Duration {
-	if p.firstUse == nil {
+	switch {
+	case p.firstUse != nil:
+		return p.firstUse.within
+	case p.readsFirstUse:
+		return defaultFirstUseWithin
+	default:
 		return 0
 	}
-	return p.firstUse.within
 }
 
 // environmentOf is the policy's name for an environment that an agent states.

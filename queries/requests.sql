@@ -97,10 +97,12 @@ WHERE agent = @agent AND acts_for_workspace = @acts_for_workspace AND acts_for_u
 
 -- name: PendingTwins :many
 -- PendingTwins returns at most one pending request of an agent that asks the
--- same of the same target.
+-- same of the same target, and says the same of it. -1 is "not stated".
 SELECT id FROM requests
 WHERE asked = @asked AND agent = @agent AND acts_for_workspace = @acts_for_workspace AND acts_for_user = @acts_for_user
     AND target = @target AND status = 'pending' AND expires_at > CAST(@now AS BIGINT)
+    AND COALESCE(stated_count, -1) = CAST(@stated_count AS BIGINT)
+    AND COALESCE(reversible, -1) = CAST(@reversible AS BIGINT)
 LIMIT 1;
 
 -- name: LastRejection :one

@@ -53,7 +53,7 @@ func (c *policyExplainCommand) Run(p *process) error {
 	if c.JSON {
 		return p.printJSON(explanation)
 	}
-	fmt.Fprintln(p.stdout, strings.TrimRight(explanation.String(), "\n"))
+	fmt.Fprintln(p.stdout, strings.TrimRight(explanation.Text(0), "\n"))
 	return nil
 }
 

@@ -128,7 +128,7 @@ func recorded(t *testing.T, open func(testing.TB) Store) {
 		t.Fatalf("got %d requests, want the last 2", len(got))
 	}
 	// What was ruled before the edit isn't kept, so nothing is said of it.
-	want[0].Ruling, want[0].Explanation = policy.Ruling{}, ""
+	want[0].Digest, want[0].Ruling, want[0].Explanation = approval.Digest{}, policy.Ruling{}, ""
 	for i, r := range got {
 		want[i].Status, want[i].UpdatedAt, want[i].Revision = "", time.Time{}, 0
 		if diff := cmp.Diff(want[i], r, stored); diff != "" {

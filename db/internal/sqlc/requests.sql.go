@@ -483,6 +483,8 @@ const pendingTwins = `-- name: PendingTwins :many
 SELECT id FROM requests
 WHERE asked = $1 AND agent = $2 AND acts_for_workspace = $3 AND acts_for_user = $4
     AND target = $5 AND status = 'pending' AND expires_at > CAST($6 AS BIGINT)
+    AND COALESCE(stated_count, -1) = CAST($7 AS BIGINT)
+    AND COALESCE(reversible, -1) = CAST($8 AS BIGINT)
 LIMIT 1
 `
 
@@ -493,10 +495,12 @@ type PendingTwinsParams struct {
 	ActsForUser      string
 	Target           string
 	Now              int64
+	StatedCount      int64
+	Reversible       int64
 }
 
 // PendingTwins returns at most one pending request of an agent that asks the
-// same of the same target.
+// same of the same target, and says the same of it. -1 is "not stated".
 func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, pendingTwins,
 		arg.Asked,
@@ -505,6 +509,8 @@ func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]s
 		arg.ActsForUser,
 		arg.Target,
 		arg.Now,
+		arg.StatedCount,
+		arg.Reversible,
 	)
 	if err != nil {
 		return nil, err
