@@ -853,3 +853,19 @@ block:
 		}
 	}
 }
+
+// An object is walked in the order of its keys, so that a condition that asks
+// for the first one has one answer.
+func TestObjectsAreWalkedInOrder(t *testing.T) {
+	t.Parallel()
+	p := mustParse(t, smallest+tiers+`
+rules:
+  - {id: first, when: 'args.map(k, k)[0] == "a" && args.o.filter(k, true)[1] == "y"', raise_to: 5, why: It begins with a.}
+`)
+	for range 100 {
+		r := p.Rule(policy.Call{Action: "crm.one", Payload: []byte(`{"o": {"z": 1, "y": 1, "x": 1}, "c": 1, "b": 1, "a": 1}`)})
+		if got := short(r); got != "require_approval 5 crm.one by first" {
+			t.Fatal(got)
+		}
+	}
+}

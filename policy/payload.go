@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/countersign/countersign/internal/strictjson"
@@ -124,7 +127,33 @@ func args(payload []byte) (value ref.Val, flawed bool) {
 	if err != nil {
 		return types.WrapErr(err), true
 	}
-	return types.DefaultTypeAdapter.NativeToValue(decoded), flawed
+	return inOrder{types.DefaultTypeAdapter}.NativeToValue(decoded), flawed
+}
+
+// inOrder gives conditions values whose objects are walked in the order of their
+// keys: one call has one ruling, and the order of Go's maps is another each time.
+type inOrder struct{ types.Adapter }
+
+// NativeToValue makes a CEL value of a decoded one.
+func (o inOrder) NativeToValue(value any) ref.Val {
+	switch value := value.(type) {
+	case map[string]any:
+		return object{types.NewStringInterfaceMap(o, value), value}
+	case []any:
+		return types.NewDynamicList(o, value)
+	default:
+		return o.Adapter.NativeToValue(value)
+	}
+}
+
+type object struct {
+	traits.Mapper
+	members map[string]any
+}
+
+// Iterator walks the keys.
+func (o object) Iterator() traits.Iterator {
+	return types.NewStringList(types.DefaultTypeAdapter, slices.Sorted(maps.Keys(o.members))).Iterator()
 }
 
 // longestList is the length of the longest list at the top of a payload, where

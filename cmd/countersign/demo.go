@@ -62,6 +62,9 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	hangup, stopHangups := hangups()
+	defer stopHangups()
+	options.hangup = hangup
 	s, err := openServer(ctx, options)
 	if err != nil {
 		return err
