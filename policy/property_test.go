@@ -354,11 +354,18 @@ func TestStricterModeIsNeverWeaker(t *testing.T) {
 	})
 }
 
-// Another spelling of an action never gets less than the action itself.
+// Another spelling of an action never gets less than the action itself, unless
+// a condition of the author's own compares the name as it is written.
 func TestRespellingIsNeverWeaker(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p := drawDraft(t).parse(t)
+		d := drawDraft(t)
+		for _, rule := range slices.Concat(d.blocks, d.rules) {
+			if strings.Contains(rule.when, "tool.") {
+				return
+			}
+		}
+		p := d.parse(t)
 		for range calls {
 			c := drawCall(t, drawArguments(t).payload())
 			before := p.Rule(c)
