@@ -172,3 +172,18 @@ func TestShorterTimeToApply(t *testing.T) {
 		t.Errorf("got %s (%v)", r.Status, err)
 	}
 }
+
+// An edit under a looser policy gets neither a longer time nor a look at what
+// was hidden.
+func TestEditUnderALooserPolicy(t *testing.T) {
+	t.Parallel()
+	f := underPolicy(t, "approval: {requires: [{role: finance}], apply_within: 1m}\nredact: {paths: [/iban]}\n")
+	r := f.Propose(t)
+	if err := f.Service.SetPolicy(t.Context(), finance(t, "approval: {requires: [{role: finance}], apply_within: 10h}\n")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Service.Edit(t.Context(), approvaltest.Bob, r.ID, r.Version, []byte(`{"iban": "x"}`), approval.Slack)
+	if err != nil || r.Ruling.ApplyWithin != time.Minute || !r.Ruling.Redactions.Hide([]string{"iban"}) {
+		t.Errorf("got %v to apply, hiding %v (%v)", r.Ruling.ApplyWithin, r.Ruling.Redactions, err)
+	}
+}

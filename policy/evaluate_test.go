@@ -439,7 +439,9 @@ rules:
 // isn't classified, which may.
 func TestBulkOfThePolicy(t *testing.T) {
 	t.Parallel()
-	p := mustParse(t, smallest+"bulk: [{over: 2, raise_to: 4}, {over: 4, raise_to: 5}]\n"+tiers)
+	p := mustParse(t, smallest+"bulk: [{over: 2, raise_to: 4}, {over: 4, raise_to: 5}]\n"+
+		"rules: [{id: writes, actions: [crm.read], raise_to: 2, why: It writes too.}]\n"+
+		strings.Replace(tiers, "one: {tier: 1}", "one: {tier: 1}, read: {tier: 1}", 1))
 	for _, test := range []struct{ action, payload, want string }{
 		{"crm.one", `[1, 2, 3]`, "allow 1 crm.one"},
 		{"crm.two", `[1, 2]`, "allow 2 crm.two"},
@@ -447,6 +449,7 @@ func TestBulkOfThePolicy(t *testing.T) {
 		{"crm.three", `[1, 2, 3, 4, 5]`, "require_approval 5 crm.three by bulk"},
 		{"crm.five", `[1, 2, 3]`, "require_approval 5 crm.five by bulk"},
 		{"crm.six", `[1, 2, 3, 4, 5]`, "require_approval 5 unclassified by bulk"},
+		{"crm.read", `[1, 2, 3]`, "require_approval 4 crm.read by bulk writes"}, // a read that a rule raised to a write
 	} {
 		if got := short(p.Rule(policy.Call{Action: test.action, Payload: []byte(test.payload)})); got != test.want {
 			t.Errorf("%s %s: %s, want %s", test.action, test.payload, got, test.want)
