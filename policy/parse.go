@@ -1,10 +1,8 @@
 package policy
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	_ "time/tzdata" // time zones are the same on every machine
 
 	"cel.dev/cel-go/cel"
-	"github.com/goccy/go-yaml/ast"
 )
 
 // The bounds within which a policy is accepted.
@@ -72,44 +69,6 @@ func Parse(source []byte) (*Policy, error) {
 		return nil, slices.Compact(b.problems)
 	}
 	return p, nil
-}
-
-// Finding is something about a policy that its author should know, with where
-// in the file it is.
-type Finding struct {
-	Line   int
-	Column int
-	Text   string
-}
-
-// String is the finding on one line, with its place first.
-func (f Finding) String() string { return fmt.Sprintf("[%d:%d] %s", f.Line, f.Column, f.Text) }
-
-func (f Finding) compare(other Finding) int {
-	return cmp.Or(cmp.Compare(f.Line, other.Line), cmp.Compare(f.Column, other.Column), cmp.Compare(f.Text, other.Text))
-}
-
-// Findings are several of them. As an error they say why a policy isn't
-// accepted.
-type Findings []Finding
-
-// Error lists the findings, one on a line.
-func (f Findings) Error() string {
-	lines := make([]string, len(f))
-	for i, finding := range f {
-		lines[i] = finding.String()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// finding is what is to be said about a place of the file.
-func finding(file *ast.File, at place, format string, args ...any) Finding {
-	line, column := lineColumn(locate(file, at))
-	text := fmt.Sprintf(format, args...)
-	if where := at.String(); where != "" {
-		text = where + ": " + text
-	}
-	return Finding{Line: line, Column: column, Text: text}
 }
 
 // builder makes a policy of what is written and collects what is wrong.
@@ -478,128 +437,6 @@ func (b *builder) expression(at place, source string, want ...*cel.Type) *expres
 		return nil
 	}
 	return made
-}
-
-func (b *builder) buildRule(at place, written ruleDocument, block bool) {
-	r := &rule{
-		id:           written.ID,
-		why:          strings.TrimSpace(written.Why),
-		agents:       written.Agents,
-		environments: b.environmentSet(at.of("environments"), written.Environments),
-		when:         b.expression(at.of("when"), written.When, cel.BoolType),
-		countOver:    written.CountOver,
-		countAtMost:  written.CountAtMost,
-		amountOver:   written.AmountOver,
-		amountAtMost: written.AmountAtMost,
-	}
-	b.checkID(at, r.id)
-	if r.why == "" {
-		b.problem(at, "why is missing; approvers and agents are told it")
-	}
-	switch {
-	case block && (written.RaiseTo != 0 || written.LowerTo != 0):
-		b.problem(at, "a block denies; it raises and lowers nothing")
-		return
-	case block:
-		r.kind = blocks
-	case (written.RaiseTo != 0) == (written.LowerTo != 0):
-		b.problem(at, "a rule has one of raise_to and lower_to")
-		return
-	case written.RaiseTo != 0:
-		r.kind, r.tier = raises, written.RaiseTo
-	default:
-		r.kind, r.tier = lowers, written.LowerTo
-	}
-	if r.kind != blocks && !r.tier.valid() {
-		b.problem(at, "the tier is %d; tiers are 1 to 5", r.tier)
-	}
-	b.checkFacts(at, r)
-	b.checkNotEmpty(at.of("actions"), written.Actions)
-	b.checkNotEmpty(at.of("agents"), written.Agents)
-	for i, agent := range written.Agents {
-		b.checkAgent(at.of("agents", i), agent)
-	}
-	for i, action := range written.Actions {
-		if !patternName.MatchString(action) {
-			b.problem(at.of("actions", i), "an action is INTEGRATION.TOOL with * for any characters")
-		}
-		r.patterns = append(r.patterns, pattern(r.name(action)))
-	}
-	switch r.kind {
-	case blocks:
-		if len(r.patterns) == 0 && r.when == nil && r.countOver == nil && r.amountOver == nil {
-			b.problem(at, "blocks everything; name actions or a condition")
-		}
-		b.blocks.add(r)
-	case raises:
-		b.raises.add(r)
-	case lowers:
-		b.lowers.add(r)
-	}
-}
-
-// checkFacts refuses a rule that could be turned around: more must never be
-// weaker, and what the agent or the tool's server says must never lower.
-func (b *builder) checkFacts(at place, r *rule) {
-	for _, bound := range []struct {
-		key   string
-		value *float64
-		fits  bool
-	}{
-		{"count_over", r.countOver, r.kind != lowers},
-		{"amount_over", r.amountOver, r.kind != lowers},
-		{"count_at_most", r.countAtMost, r.kind == lowers},
-		{"amount_at_most", r.amountAtMost, r.kind == lowers},
-	} {
-		switch {
-		case bound.value == nil:
-		case !bound.fits:
-			b.problem(at.of(bound.key), "doesn't fit a rule to %s: over is for raising and blocking, at_most for lowering", r.kind)
-		case !(*bound.value >= 0 && *bound.value <= maxOver):
-			b.problem(at.of(bound.key), "is %v; 0 to 1e15 are accepted", *bound.value)
-		}
-	}
-	for _, fact := range []string{"first_use_of_tool", "first_use_of_integration", "first_use_of_agent"} {
-		b.readsFirstUse = b.readsFirstUse || r.when != nil && r.when.uses(fact)
-	}
-	if r.when != nil && r.when.uses("in_hours") && b.clock.zone == nil {
-		b.problem(at.of("when"), "in_hours needs hours, which say when people are at work")
-	}
-	if r.kind != lowers {
-		return
-	}
-	if len(b.actions(at)) == 0 {
-		b.problem(at, "a rule that lowers names its actions")
-	}
-	if r.when != nil {
-		for _, said := range []string{"target", "irreversible"} {
-			if r.when.uses(said) {
-				b.problem(at.of("when"), "%s is what the agent says, which can't lower a tier", said)
-			}
-		}
-	}
-}
-
-// actions are the actions that the rule at a place names.
-func (b *builder) actions(at place) []string {
-	return b.source.Rules[at[1].(int)].Actions
-}
-
-var ruleID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
-
-func (b *builder) checkID(at place, id string) {
-	reserved := []string{unclassified, bulkID, highValueID, firstUseID, destructiveID, notReadOnlyID}
-	switch {
-	case id == "":
-		b.problem(at, "id is missing; cards, logs and tests name the rule by it")
-	case !ruleID.MatchString(id):
-		b.problem(at.of("id"), "%q; an id is 1 to 64 lower-case letters, digits and -", id)
-	case slices.Contains(reserved, id) || strings.HasPrefix(id, modePrefix):
-		b.problem(at.of("id"), "%q is what countersign calls a rule of its own; choose another", id)
-	case slices.Contains(b.ids, id):
-		b.problem(at.of("id"), "%q is used twice", id)
-	}
-	b.ids = append(b.ids, id)
 }
 
 func (b *builder) keys(written []string) []string {
