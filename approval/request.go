@@ -183,17 +183,9 @@ func clampTTL(ttl time.Duration) time.Duration {
 	return min(max(ttl, MinTTL), MaxTTL)
 }
 
-// propose makes a request of a checked proposal: a pending one, or one that the
-// policy decides by itself.
-func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Time, random io.Reader) (*Request, error) {
-	ruling := explained.Ruling
-	id, err := newID("req_", now, random)
-	if err != nil {
-		return nil, err
-	}
-	now = milliseconds(now)
-	r := &Request{
-		ID:          ID(id),
+// asked is what the agent asks, before anything else is known of it.
+func asked(agent Agent, p Proposal) *Request {
+	return &Request{
 		Agent:       agent.Name,
 		ActsFor:     agent.Owner,
 		Purpose:     p.Purpose,
@@ -204,12 +196,24 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 		Reversible:  p.Reversible,
 		Payload:     append(Payload(nil), p.Payload...),
 		Version:     1,
-		Ruling:      ruling,
-		Explanation: explained.String(),
 		Status:      Pending,
-		CreatedAt:   now,
-		ExpiresAt:   now.Add(min(clampTTL(p.TTL), ruling.DecideWithin).Truncate(time.Millisecond)),
 	}
+}
+
+// propose makes a request of a checked proposal: a pending one, or one that the
+// policy decides by itself.
+func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Time, random io.Reader) (*Request, error) {
+	ruling := explained.Ruling
+	id, err := newID("req_", now, random)
+	if err != nil {
+		return nil, err
+	}
+	now = milliseconds(now)
+	r := asked(agent, p)
+	r.ID = ID(id)
+	r.Ruling, r.Explanation = ruling, explained.String()
+	r.CreatedAt = now
+	r.ExpiresAt = now.Add(min(clampTTL(p.TTL), ruling.DecideWithin).Truncate(time.Millisecond))
 	if r.Digest, err = digest(r.Action, r.Environment, r.ToolPin, r.Version, r.Payload); err != nil {
 		return nil, err
 	}
@@ -360,8 +364,9 @@ func (r *Request) vote(who Approver, held []Membership) policy.Vote {
 	return v
 }
 
-// call is what policy may know of the request, apart from what was used before.
-func (r *Request) call(at time.Time) policy.Call {
+// Call is what policy may know of the request at a time, apart from what was
+// used before.
+func (r *Request) Call(at time.Time) policy.Call {
 	return policy.Call{
 		Agent:       r.Agent,
 		Owner:       r.ActsFor.User,

@@ -117,21 +117,11 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	}
 	ctx, cancel := uninterrupted(ctx, changeLimit)
 	defer cancel()
-	call := policy.Call{
-		Agent:       agent.Name,
-		Owner:       agent.Owner.User,
-		Action:      p.Action,
-		Target:      p.Target,
-		Environment: p.Environment,
-		Count:       p.Count,
-		Reversible:  p.Reversible,
-		Payload:     p.Payload,
-		At:          now,
-	}
-	if err := s.lookUpUses(ctx, current, agent, &call); err != nil {
+	explained, err := s.rule(ctx, current, asked(agent, p), p.Payload)
+	if err != nil {
 		return nil, err
 	}
-	r, err := propose(agent, p, current.Explain(call), now, s.options.Rand)
+	r, err := propose(agent, p, explained, now, s.options.Rand)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
@@ -176,7 +166,7 @@ func (s *Service) lookUpUses(ctx context.Context, current *policy.Policy, agent 
 
 // rule has the policy of now rule a request with the facts of now.
 func (s *Service) rule(ctx context.Context, current *policy.Policy, r *Request, payload Payload) (policy.Explanation, error) {
-	call := r.call(s.options.Now())
+	call := r.Call(s.options.Now())
 	call.Payload = payload
 	if err := s.lookUpUses(ctx, current, Agent{Name: r.Agent, Owner: r.ActsFor}, &call); err != nil {
 		return policy.Explanation{}, err

@@ -53,20 +53,7 @@ var errNothingRecorded = errors.New("nothing is recorded")
 
 // recordedCall is a request as it was ruled.
 func recordedCall(r *approval.Request) policy.RecordedCall {
-	return policy.RecordedCall{
-		ID: string(r.ID),
-		Call: policy.Call{
-			Agent:       r.Agent,
-			Owner:       r.ActsFor.User,
-			Action:      r.Action,
-			Target:      r.Target,
-			Environment: r.Environment,
-			Count:       r.StatedCount,
-			Reversible:  r.Reversible,
-			Payload:     r.Payload,
-			FirstUse:    r.Ruling.FirstUse,
-			At:          r.CreatedAt,
-		},
-		Then: r.Ruling,
-	}
+	call := r.Call(r.CreatedAt)
+	call.FirstUse = r.Ruling.FirstUse
+	return policy.RecordedCall{ID: string(r.ID), Call: call, Then: r.Ruling}
 }
