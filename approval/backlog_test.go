@@ -332,3 +332,53 @@ func TestLimitsAtTheSameMoment(t *testing.T) {
 		return err
 	})
 }
+
+// What policy rules on makes two requests of one: they need two cards.
+func TestNoTwinOfAnotherStatement(t *testing.T) {
+	t.Parallel()
+	f := underPolicy(t, asksFinance)
+	ask := func(change ...func(*approval.Proposal)) approval.ID {
+		t.Helper()
+		r, err := f.Service.Request(t.Context(), f.Agent, proposal(change...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	first := ask()
+	for name, change := range map[string]func(*approval.Proposal){
+		"a count":      func(p *approval.Proposal) { p.Count = new(int64(5000)) },
+		"no count":     func(p *approval.Proposal) { p.Count = new(int64(0)) },
+		"irreversible": func(p *approval.Proposal) { p.Reversible = new(false) },
+	} {
+		if ask(change) == first {
+			t.Errorf("with %s it is shared", name)
+		}
+	}
+	if ask() != first {
+		t.Error("the same isn't shared")
+	}
+}
+
+// Another spelling of the environment or the action is no other request.
+func TestRespelledIsTheSame(t *testing.T) {
+	t.Parallel()
+	f := underPolicy(t, asksFinance+"limits: {cooldown: 30m}\n")
+	r, err := f.Service.Request(t.Context(), f.Agent, proposal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Decide(t, approvaltest.Alice, r, approval.Reject)
+	for name, change := range map[string]func(*approval.Proposal){
+		"the environment":   func(p *approval.Proposal) { p.Environment = "Production" },
+		"an unknown one":    func(p *approval.Proposal) { p.Environment = "whatever" },
+		"the action":        func(p *approval.Proposal) { p.Action = "Payouts.Create" },
+		"the white space":   func(p *approval.Proposal) { p.Payload = []byte(` { "amount":1200 } `) },
+		"the other purpose": func(p *approval.Proposal) { p.Purpose = "Pay now" },
+	} {
+		_, err := f.Service.Request(t.Context(), f.Agent, proposal(change))
+		if _, limited := errors.AsType[*approval.LimitError](err); !limited {
+			t.Errorf("%s: got %v, want it refused", name, err)
+		}
+	}
+}

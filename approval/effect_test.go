@@ -16,50 +16,6 @@ import (
 	"github.com/countersign/countersign/policy"
 )
 
-// tiered is a policy under which mode cautious allows crm.get, asks one of
-// finance for crm.send to at most two and two of finance for more, and denies
-// crm.drop. More is added to it.
-func tiered(t testing.TB, more string) *policy.Policy {
-	t.Helper()
-	return approvaltest.ParsePolicy(t, tieredSource(more))
-}
-
-func tieredSource(more string) string {
-	return fmt.Sprintf(`
-version: 1
-mode: cautious
-roles: {finance: {users: [U0ALICE, U0BOB]}}
-approval: {requires: [{role: finance}]}
-tiers: {5: {requires: [{role: finance, count: 2}]}}
-block: [{id: no-drop, actions: [crm.drop], why: "Nobody drops the CRM."}]
-integrations:
-  crm:
-    tools:
-      get: {tier: 1}
-      send: {tier: 3, bulk: [{over: 2, raise_to: 5}]}
-      drop: {tier: 5}
-%s
-`, more)
-}
-
-const generous = "limits: {pending: 1000000, per_minute: 60000, cooldown: 0s}"
-
-// ruledBy is a fixture whose policy is tiered with more.
-func ruledBy(t *testing.T, more string) *approvaltest.Fixture {
-	t.Helper()
-	return approvaltest.New(t, func(o *approval.Options) {
-		o.Policy = tiered(t, more)
-		o.Destinations = []string{"slack:C1"}
-	})
-}
-
-// ask has the agent ask for an action.
-func ask(f *approvaltest.Fixture, action, payload string) (*approval.Request, error) {
-	return f.Service.Request(context.Background(), f.Agent, approval.Proposal{
-		Purpose: "Do it", Action: action, Environment: "production", Payload: []byte(payload),
-	})
-}
-
 // eventsOf are the types of a request's events, in order, and the last of them.
 func eventsOf(t *testing.T, f *approvaltest.Fixture, id approval.ID) (types string, last audit.Event) {
 	t.Helper()
@@ -464,11 +420,11 @@ func TestEditIsRuled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			source := tieredSource(generous + `
+			lines := tieredLines(generous + `
 rules: [{id: none, actions: [crm.send], count_at_most: 0, lower_to: 1, why: "Nothing is sent."}]`)
-			source = strings.Replace(source, `drops the CRM."}]`, `drops the CRM."}`+notAll, 1)
-			source = strings.Replace(source, "send: {", "send: {count: 'size(args.ids)', ", 1)
-			f := approvaltest.New(t, func(o *approval.Options) { o.Policy = approvaltest.ParsePolicy(t, source) })
+			lines = strings.Replace(lines, `drops the CRM."}]`, `drops the CRM."}`+notAll, 1)
+			lines = strings.Replace(lines, "send: {", "send: {count: 'size(args.ids)', ", 1)
+			f := underPolicy(t, lines)
 			r, err := ask(f, "crm.send", test.asked)
 			if err != nil {
 				t.Fatal(err)
@@ -680,4 +636,35 @@ approval:
 limits: {pending: 1000, per_minute: 60000, cooldown: 0s}
 %s
 `, finance, role, max(p.count, 1), p.approval, p.extra))
+}
+
+// A deadline for applying that became shorter counts for what is approved.
+func TestShorterTimeToApply(t *testing.T) {
+	t.Parallel()
+	long := "approval: {requires: [{role: finance}], apply_within: 10h}\n"
+	f := underPolicy(t, long)
+	r := f.Decide(t, approvaltest.Alice, f.Propose(t), approval.Approve)
+	if err := f.Service.SetPolicy(t.Context(), finance(t, asksFinance)); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.Advance(time.Hour)
+	r, err := f.Service.Claim(t.Context(), f.Agent, r.ID)
+	if !errors.Is(err, approval.ErrSuperseded) {
+		t.Errorf("got %s (%v)", r.Status, err)
+	}
+}
+
+// An edit under a looser policy gets neither a longer time nor a look at what
+// was hidden.
+func TestEditUnderALooserPolicy(t *testing.T) {
+	t.Parallel()
+	f := underPolicy(t, "approval: {requires: [{role: finance}], apply_within: 1m}\nredact: {paths: [/iban]}\n")
+	r := f.Propose(t)
+	if err := f.Service.SetPolicy(t.Context(), finance(t, "approval: {requires: [{role: finance}], apply_within: 10h}\n")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Service.Edit(t.Context(), approvaltest.Bob, r.ID, r.Version, []byte(`{"iban": "x"}`), approval.Slack)
+	if err != nil || r.Ruling.ApplyWithin != time.Minute || !r.Ruling.Redactions.Hide([]string{"iban"}) {
+		t.Errorf("got %v to apply, hiding %v (%v)", r.Ruling.ApplyWithin, r.Ruling.Redactions, err)
+	}
 }

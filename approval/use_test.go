@@ -156,34 +156,3 @@ func TestFirstUseInACondition(t *testing.T) {
 		t.Errorf("got %s by %v", r.Status, r.Ruling.Rules)
 	}
 }
-
-// A deadline for applying that became shorter counts for what is approved.
-func TestShorterTimeToApply(t *testing.T) {
-	t.Parallel()
-	long := "approval: {requires: [{role: finance}], apply_within: 10h}\n"
-	f := underPolicy(t, long)
-	r := f.Decide(t, approvaltest.Alice, f.Propose(t), approval.Approve)
-	if err := f.Service.SetPolicy(t.Context(), finance(t, asksFinance)); err != nil {
-		t.Fatal(err)
-	}
-	f.Clock.Advance(time.Hour)
-	r, err := f.Service.Claim(t.Context(), f.Agent, r.ID)
-	if !errors.Is(err, approval.ErrSuperseded) {
-		t.Errorf("got %s (%v)", r.Status, err)
-	}
-}
-
-// An edit under a looser policy gets neither a longer time nor a look at what
-// was hidden.
-func TestEditUnderALooserPolicy(t *testing.T) {
-	t.Parallel()
-	f := underPolicy(t, "approval: {requires: [{role: finance}], apply_within: 1m}\nredact: {paths: [/iban]}\n")
-	r := f.Propose(t)
-	if err := f.Service.SetPolicy(t.Context(), finance(t, "approval: {requires: [{role: finance}], apply_within: 10h}\n")); err != nil {
-		t.Fatal(err)
-	}
-	r, err := f.Service.Edit(t.Context(), approvaltest.Bob, r.ID, r.Version, []byte(`{"iban": "x"}`), approval.Slack)
-	if err != nil || r.Ruling.ApplyWithin != time.Minute || !r.Ruling.Redactions.Hide([]string{"iban"}) {
-		t.Errorf("got %v to apply, hiding %v (%v)", r.Ruling.ApplyWithin, r.Ruling.Redactions, err)
-	}
-}
