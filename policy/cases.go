@@ -7,7 +7,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -388,47 +387,4 @@ func writeString(to *bytes.Buffer, text string) {
 	encoder.SetEscapeHTML(false)
 	encoder.Encode(text)      // a string can't fail
 	to.Truncate(to.Len() - 1) // the encoder's line break
-}
-
-// hiddenLeaves returns JSON Pointers to the leaves of a payload that are
-// hidden, sorted. An empty object or list is a leaf.
-func (r Redactions) hiddenLeaves(payload []byte) []string {
-	if r.IsZero() {
-		return nil
-	}
-	value, _, err := decode(payload)
-	if err != nil {
-		return nil
-	}
-	var found []string
-	var walk func(value any, path []string)
-	walk = func(value any, path []string) {
-		if leaf(value) && r.Hide(path) {
-			found = append(found, pointerTo(path))
-		}
-		switch value := value.(type) {
-		case map[string]any:
-			for key, member := range value {
-				walk(member, append(slices.Clip(path), key))
-			}
-		case []any:
-			for i, element := range value {
-				walk(element, append(slices.Clip(path), strconv.Itoa(i)))
-			}
-		}
-	}
-	walk(value, nil)
-	slices.Sort(found)
-	return found
-}
-
-func leaf(value any) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		return len(value) == 0
-	case []any:
-		return len(value) == 0
-	default:
-		return true
-	}
 }

@@ -39,22 +39,35 @@ func (c *checker) finding(at place, format string, args ...any) {
 	c.found = append(c.found, finding(c.file, at, format, args...))
 }
 
-// checkStanzas finds tools whose stanza changes nothing, and amounts that show
-// what is redacted.
+// checkStanzas finds tools whose stanza changes nothing, and numbers that
+// show what is redacted.
 func (c *checker) checkStanzas() {
 	for _, tool := range c.tools {
 		at := place{"integrations", tool.integration(), "tools", string(tool.pattern)}
 		if other := c.makesPointless(tool); other != nil {
 			c.finding(at, "has no effect: %s says tier %d for all of it; take it out", other.id, other.tier)
 		}
-		if tool.amount == nil {
-			continue
-		}
 		hidden := c.redactions.with(Redactions{Paths: tool.redact})
-		for _, path := range payloadReads(tool.amount.checked, tool.amount.checked.NativeRep().Expr()) {
-			if len(path) > 0 && hidden.Hide(path) {
-				c.finding(at.of("amount"), "shows %s, which is redacted, as the amount; redact it no longer, or leave amount out", pointerTo(path))
-			}
+		c.checkShown(at.of("amount"), tool.amount, hidden, true)
+		// How many there are of what is redacted may be shown.
+		c.checkShown(at.of("count"), tool.count, hidden, false)
+	}
+}
+
+// checkShown finds a number for cards and logs that is worked out from what is
+// redacted there, or may be, since it reads what that is a part of.
+func (c *checker) checkShown(at place, number *expression, hidden Redactions, parts bool) {
+	if number == nil {
+		return
+	}
+	for _, path := range payloadReads(number.checked, number.checked.NativeRep().Expr()) {
+		key := at[len(at)-1]
+		switch {
+		case len(path) == 0:
+		case hidden.Hide(path):
+			c.finding(at, "shows %s, which is redacted, as the %s; redact it no longer, or leave %s out", pointerTo(path), key, key)
+		case parts && hidden.below(path):
+			c.finding(at, "reads %s, of which a part is redacted, and may show that as the %s; name the part that it reads", pointerTo(path), key)
 		}
 	}
 }

@@ -291,6 +291,14 @@ rules: [{id: a, actions: [crm.delete_note], lower_to: 2, why: W}]`, nil},
 redact: {keys: [salary]}
 integrations: {hr: {tools: {pay: {tier: 4, amount: 'args.person.Salary * 2', redact: [/person/name]}}}}`,
 			[]string{"[3:52] integrations.hr.tools.pay.amount: shows /person/Salary, which is redacted, as the amount; redact it no longer, or leave amount out"}},
+		{"amount of what has a redacted part", checkedHead, `
+integrations: {hr: {tools: {pay: {tier: 4, amount: 'args.lines.map(l, l.salary)[0]', redact: [/lines/*/salary]}}}}`,
+			[]string{"[2:52] integrations.hr.tools.pay.amount: reads /lines, of which a part is redacted, and may show that as the amount; name the part that it reads"}},
+		{"count of what is redacted", checkedHead, `
+integrations: {hr: {tools: {pay: {tier: 4, count: 'int(args.salary)', redact: [/salary]}}}}`,
+			[]string{"[2:51] integrations.hr.tools.pay.count: shows /salary, which is redacted, as the count; redact it no longer, or leave count out"}},
+		{"how many there are of what is partly redacted", checkedHead, `
+integrations: {hr: {tools: {pay: {tier: 4, count: 'size(args.lines)', redact: [/lines/*/salary]}}}}`, nil},
 
 		{"environments", tools, `
 environments: {staging: {names: [stage]}, production: {names: [prod]}}`,

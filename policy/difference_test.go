@@ -305,3 +305,25 @@ func TestCountsOfDifference(t *testing.T) {
 		t.Errorf("calls, same, changed, loosened, ruled otherwise: -want +got:\n%s", diff)
 	}
 }
+
+// A secret that is in a policy isn't repeated, and that it changed is told.
+func TestDifferenceRepeatsNoSecret(t *testing.T) {
+	t.Parallel()
+	with := func(why string) *policy.Policy {
+		return mustParse(t, smallest+"rules: [{id: a, raise_to: 5, why: "+why+"}]\n")
+	}
+	one, two := "xoxb-123456789012-abcdefghijkl", "xoxb-210987654321-lkjihgfedcba"
+	difference := policy.Compare(with("Token "+one), with("Token "+two), nil)
+	encoded, err := json.Marshal(difference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{difference.String(), string(encoded)} {
+		if strings.Contains(text, one) || strings.Contains(text, two) {
+			t.Errorf("it repeats a secret:\n%s", text)
+		}
+		if !strings.Contains(text, "a Slack token") {
+			t.Errorf("it doesn't tell the change:\n%s", text)
+		}
+	}
+}

@@ -143,6 +143,7 @@ func changedKeys(before, after any) []KeyChange {
 		key := was.Type().Field(i).Tag.Get("yaml")
 		change := KeyChange{Key: key, Before: yamlText(was.Field(i)), After: yamlText(is.Field(i))}
 		if change.Before != change.After {
+			change.Before, change.After = withoutSecrets(change.Before), withoutSecrets(change.After)
 			keys = append(keys, change)
 		}
 	}

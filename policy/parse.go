@@ -301,10 +301,10 @@ func (b *builder) buildFirstUse() {
 	if len(written.Of) == 0 {
 		b.problem(at, "of is missing; name some of tool, integration and agent")
 	}
-	if written.Environments == nil {
-		written.Environments = []string{production}
-	}
 	rules.environments = b.environmentSet(at.of("environments"), written.Environments)
+	if written.Environments == nil {
+		rules.environments = map[string]bool{production: true}
+	}
 	if written.RaiseTo == 0 {
 		rules.raiseTo = TierDestructive
 	} else if !written.RaiseTo.valid() {

@@ -31,16 +31,28 @@ func (r Redactions) Hide(path []string) bool {
 	}
 	return slices.ContainsFunc(r.Paths, func(pointer string) bool {
 		want := pointerSegments(pointer)
-		if len(want) > len(path) {
+		return len(want) <= len(path) && fits(want, path)
+	})
+}
+
+// below reports whether a part of what stands at a path is hidden by its own
+// path. Whether there is a key that hides is only known of a payload.
+func (r Redactions) below(path []string) bool {
+	return slices.ContainsFunc(r.Paths, func(pointer string) bool {
+		want := pointerSegments(pointer)
+		return len(want) > len(path) && fits(want, path)
+	})
+}
+
+// fits reports whether a pointer's segments and a path's are the same as far as
+// both go.
+func fits(pointer, path []string) bool {
+	for i := range min(len(pointer), len(path)) {
+		if pointer[i] != "*" && pointer[i] != path[i] {
 			return false
 		}
-		for i, segment := range want {
-			if segment != "*" && segment != path[i] {
-				return false
-			}
-		}
-		return true
-	})
+	}
+	return true
 }
 
 // with joins two sets of redactions.
@@ -75,10 +87,34 @@ func pointerSegments(pointer string) []string {
 // hidden returns JSON Pointers to the values of a decoded payload that are
 // hidden, the outermost of each, sorted.
 func (r Redactions) hidden(value any) []string {
+	return r.pointers(value, func(any) bool { return true })
+}
+
+// hiddenLeaves returns JSON Pointers to the leaves of a payload that are hidden,
+// sorted: what has no parts.
+func (r Redactions) hiddenLeaves(payload []byte) []string {
+	value, _, err := decode(payload)
+	if err != nil {
+		return nil
+	}
+	return r.pointers(value, func(value any) bool {
+		switch value := value.(type) {
+		case map[string]any:
+			return len(value) == 0
+		case []any:
+			return len(value) == 0
+		default:
+			return true
+		}
+	})
+}
+
+// pointers points to what is hidden and wanted, and to nothing in that.
+func (r Redactions) pointers(value any, wanted func(any) bool) []string {
 	var found []string
 	var walk func(value any, path []string)
 	walk = func(value any, path []string) {
-		if r.Hide(path) {
+		if wanted(value) && r.Hide(path) {
 			found = append(found, pointerTo(path))
 			return
 		}
