@@ -150,7 +150,7 @@ func (p *Policy) always(r ruleDocument) bool {
 // add notes what one call exercises.
 func (c *coverage) add(call Call, x Explanation) {
 	p := c.policy
-	class := p.classify(call.Action)
+	class := p.classify(call.Action, strings.ToLower(call.Action))
 	bulk := len(p.bulk) > 0 && class.tier >= TierInternalWrite
 	highValue := false
 	for _, tool := range class.tools {

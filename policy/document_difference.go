@@ -33,7 +33,7 @@ type KeyChange struct {
 func changesOf(old, changed document) []PolicyChange {
 	before, after := partsOf(old), partsOf(changed)
 	was, is := byName(before), byName(after)
-	var changes []PolicyChange
+	changes := []PolicyChange{} // a list also where nothing differs
 	for _, part := range before {
 		now, kept := is[part.name]
 		switch {

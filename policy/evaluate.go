@@ -33,53 +33,39 @@ const (
 )
 
 // classify finds the stanza that names the action, or else all whose pattern
-// matches it; the highest tier of them counts.
-func (p *Policy) classify(action string) class {
+// matches it; the highest tier of them counts. folded is the action in lower
+// case: a stanza of another spelling limits an action and doesn't classify it.
+func (p *Policy) classify(action, folded string) class {
 	if !isActionName(action) {
 		return class{id: unclassified, tier: TierDestructive}
 	}
 	if tool, ok := p.exact[action]; ok {
 		return class{id: tool.id, known: true, tier: tool.tier, tools: []*toolRules{tool}}
 	}
-	name, tool := integrationOf(action)
-	if integration, ok := p.integrations[name]; ok && name != "" {
-		found := class{known: true}
-		for _, candidate := range integration.patterns {
+	found := class{known: true}
+	integration, tool := integrationOf(action)
+	if within := p.integrations[integration]; within != nil {
+		for _, candidate := range within.patterns {
 			if candidate.pattern.matches(tool) {
 				found.add(candidate)
 			}
 		}
-		if len(found.tools) > 0 {
-			return p.notLess(found, action)
-		}
 	}
-	found := p.notLess(class{id: unclassified, tier: TierDestructive}, action)
 	if len(found.tools) == 0 {
-		tool = strings.ToLower(tool)
-		for _, candidate := range p.folded[strings.ToLower(name)] {
-			if !candidate.pattern.isExact() && pattern(strings.ToLower(string(candidate.pattern))).matches(tool) {
+		found = class{id: unclassified, tier: TierDestructive}
+	}
+	for _, candidate := range p.folded.exact[folded] {
+		found.limit(candidate)
+	}
+	if len(found.tools) == 0 {
+		integration, tool = integrationOf(folded)
+		for _, candidate := range p.folded.patterns[integration] {
+			if pattern(strings.ToLower(string(candidate.pattern))).matches(tool) {
 				found.limit(candidate)
 			}
 		}
 	}
 	return found
-}
-
-// notLess has the stanza of an action's other spelling limit it too.
-func (p *Policy) notLess(found class, action string) class {
-	name, _ := integrationOf(action)
-	for _, candidate := range p.folded[strings.ToLower(name)] {
-		if candidate.pattern.isExact() && strings.EqualFold(candidate.id, action) {
-			found.limit(candidate)
-		}
-	}
-	return found
-}
-
-// limit has a stanza count that doesn't classify the action.
-func (c *class) limit(tool *toolRules) {
-	c.tier = max(c.tier, tool.tier)
-	c.tools = append(c.tools, tool)
 }
 
 func (c *class) add(tool *toolRules) {
@@ -88,6 +74,12 @@ func (c *class) add(tool *toolRules) {
 	}
 	c.id += tool.id
 	c.limit(tool)
+}
+
+// limit has a stanza count that doesn't classify the action.
+func (c *class) limit(tool *toolRules) {
+	c.tier = max(c.tier, tool.tier)
+	c.tools = append(c.tools, tool)
 }
 
 // evaluation is one call on its way to its ruling.
@@ -107,7 +99,8 @@ type evaluation struct {
 }
 
 func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
-	e := evaluation{policy: p, call: c, class: p.classify(c.Action), trace: trace}
+	folded := strings.ToLower(c.Action)
+	e := evaluation{policy: p, call: c, class: p.classify(c.Action, folded), trace: trace}
 	integration, tool := integrationOf(c.Action)
 	e.facts = facts{
 		call:        c,
@@ -127,7 +120,6 @@ func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
 	e.lowered = e.class.tier
 	e.hints()
 	p.lowers.each(c.Action, e.apply)
-	folded := strings.ToLower(c.Action)
 	p.raises.each(folded, e.apply)
 	e.thresholds()
 	tier := max(e.lowered, e.raised)

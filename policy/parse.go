@@ -59,7 +59,7 @@ func Parse(source []byte) (*Policy, error) {
 		named:        make(map[string]string),
 		integrations: make(map[string]*integrationRules),
 		exact:        make(map[string]*toolRules),
-		folded:       make(map[string][]*toolRules),
+		folded:       foldedTools{exact: make(map[string][]*toolRules), patterns: make(map[string][]*toolRules)},
 		owners:       make(map[string]string),
 	}
 	b := builder{Policy: p, modes: make(map[string]*mode), roleAt: make(map[string]Role)}
@@ -390,11 +390,14 @@ func (b *builder) buildIntegration(name string, written integrationDocument) {
 	}
 	for _, tool := range slices.Sorted(maps.Keys(written.Tools)) {
 		made := b.buildTool(at.of("tools", tool), name, tool, written.Tools[tool])
-		b.folded[strings.ToLower(name)] = append(b.folded[strings.ToLower(name)], made)
 		if made.pattern.isExact() {
 			b.exact[made.id] = made
+			folded := strings.ToLower(made.id)
+			b.folded.exact[folded] = append(b.folded.exact[folded], made)
 		} else {
 			rules.patterns = append(rules.patterns, made)
+			folded := strings.ToLower(name)
+			b.folded.patterns[folded] = append(b.folded.patterns[folded], made)
 		}
 	}
 	b.integrations[name] = rules

@@ -30,8 +30,8 @@ type Policy struct {
 	environments  map[string]environmentRules // by name
 	named         map[string]string           // what agents say, in lower case, to the environment's name
 	integrations  map[string]*integrationRules
-	exact         map[string]*toolRules   // by action
-	folded        map[string][]*toolRules // by integration in lower case: all its stanzas
+	exact         map[string]*toolRules // by action
+	folded        foldedTools
 	unclassified  Effect
 	bulk          []threshold
 	firstUse      *firstUseRules
@@ -106,6 +106,13 @@ type toolRules struct {
 	amount    *expression
 	highValue []threshold
 	redact    []string
+}
+
+// foldedTools are the stanzas by what they are called in lower case: those of
+// one tool by its action, those of patterns by their integration.
+type foldedTools struct {
+	exact    map[string][]*toolRules
+	patterns map[string][]*toolRules
 }
 
 type threshold struct {

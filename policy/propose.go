@@ -136,7 +136,7 @@ func (p *Policy) Propose(tools []Tool) Proposals {
 	}
 	var proposals Proposals
 	for _, action := range slices.Sorted(maps.Keys(described)) {
-		if !p.classify(action).known {
+		if !p.classify(action, strings.ToLower(action)).known {
 			proposals = append(proposals, p.propose(described[action]))
 		}
 	}
