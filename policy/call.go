@@ -15,6 +15,7 @@ type Call struct {
 	Reversible  *bool  // nil if not stated
 	Payload     []byte // strict JSON, as it would run
 	Hints       Hints
+	Unpinned    bool // the tool's definition isn't the one that was accepted
 	FirstUse    FirstUse
 	At          time.Time // when the call is ruled
 }

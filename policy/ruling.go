@@ -87,6 +87,14 @@ type Ruling struct {
 	Environment string `json:"environment"` // as the policy names it
 	Mode        string `json:"mode"`
 	Classified  bool   `json:"classified"`
+	// Target is what the policy says that the call acts on; empty if it says
+	// nothing.
+	Target string `json:"target,omitempty"`
+	// Idempotency is the name of the argument in which a tool takes a key that
+	// is the same for one request; empty if it takes none.
+	Idempotency string `json:"idempotency,omitempty"`
+	// InBand means that an answer of the agent's own client is enough to approve.
+	InBand bool `json:"in_band,omitempty"`
 
 	// Count is on how many things the call acts, Amount what it is worth.
 	Count  Quantity `json:"count,omitzero"`
