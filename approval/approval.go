@@ -106,6 +106,28 @@ const (
 	Slack Surface = "slack"
 	// Policy is where a decision came from that no person made.
 	Policy Surface = "policy"
+	// InBand is an answer that an agent's own client gave. It says that the
+	// client confirmed, not who did, and never fills a role's place.
+	InBand Surface = "in-band"
+	// Granted is where a decision came from that a person made before, for more
+	// than once.
+	Granted Surface = "grant"
+)
+
+// person reports whether decisions from there are each made by a verified
+// person.
+func (s Surface) person() bool { return s != Policy && s != InBand && s != Granted }
+
+// Executor is who runs what was approved.
+type Executor string
+
+// The executors.
+const (
+	// ByAgent means that the agent takes the payload and runs it itself.
+	ByAgent Executor = "agent"
+	// ByGateway means that this server runs the payload, at a downstream MCP
+	// server, and no agent is handed it.
+	ByGateway Executor = "gateway"
 )
 
 // Verdict is what one approver decided.

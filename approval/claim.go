@@ -26,16 +26,20 @@ func (r *Request) claimable() error {
 
 // claim uses up the approval: from approved to applied, once. If the approval
 // doesn't hold any more, the request is superseded instead, so that it must be
-// asked again. present are those who approved, with the roles that they hold
-// now, and ruling is what policy says now.
-func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now time.Time, random io.Reader) error {
+// asked again.
+func (r *Request) claim(by string, backed backing, ruling policy.Ruling, now time.Time, random io.Reader) error {
 	if err := r.claimable(); err != nil {
 		return err
 	}
-	if why := r.lapsed(present, ruling, now); why != "" {
+	if why := r.lapsed(backed, ruling, now); why != "" {
 		r.supersede(why, ruling, now)
 		return nil
 	}
+	return r.start(by, ruling, now, random)
+}
+
+// start begins the one execution of an approved request.
+func (r *Request) start(by string, ruling policy.Ruling, now time.Time, random io.Reader) error {
 	id, err := newID("exec_", now, random)
 	if err != nil {
 		return err
@@ -44,8 +48,20 @@ func (r *Request) claim(agent Agent, present []holder, ruling policy.Ruling, now
 	r.used = Place{Environment: ruling.Environment, Integration: ruling.Integration, Tool: ruling.Tool}
 	r.ClosedAt = now
 	r.Execution = &Execution{ID: id, Version: r.Version, StartedAt: now, Outcome: Unknown}
-	r.changed(now, "request.applied", "agent:"+agent.Name, "", map[string]any{"execution": id, "policy": ruling.Revision})
+	r.changed(now, "request.applied", by, "", map[string]any{"execution": id, "policy": ruling.Revision})
 	return nil
+}
+
+// backing is what stands behind an approval when it is used.
+type backing struct {
+	// granted is the request whose grant approved the one that is claimed; nil
+	// if people did.
+	granted *Request
+	// present are those who approved the one or the other, with the roles that
+	// they hold now.
+	present []holder
+	// pin is what the tool's definition is now; empty for what an agent runs.
+	pin string
 }
 
 // holder is somebody who approved, with the roles that they hold now.
@@ -58,10 +74,13 @@ type holder struct {
 // isn't what was approved, policy asks for more than it did, or somebody who
 // approved no longer counts. It is empty if the approval holds. What policy
 // loosened since doesn't help: the requirement of then has to be met too.
-func (r *Request) lapsed(present []holder, ruling policy.Ruling, now time.Time) string {
+func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) string {
 	stored, err := digest(r.Action, r.Environment, r.ToolPin, r.Version, r.Payload)
 	if err != nil || stored != r.Digest {
 		return "The stored arguments are not those that were approved."
+	}
+	if backed.pin != r.ToolPin {
+		return toolChanged
 	}
 	if why := ruling.StricterThan(r.Ruling); why != "" {
 		return why
@@ -72,22 +91,35 @@ func (r *Request) lapsed(present []holder, ruling policy.Ruling, now time.Time) 
 	if r.Ruling.Effect == policy.Allow {
 		return "" // nobody was asked, and policy still asks nobody
 	}
+	if r.confirmed() {
+		return "" // policy still lets that be enough, or it would be stricter
+	}
+	if r.GrantedBy != "" && (r.Under == nil || !r.Under.Active(now)) {
+		return "The grant that approved this has ended."
+	}
+	approved := r
+	if r.GrantedBy != "" {
+		approved = backed.granted
+	}
 	var votes []policy.Vote
-	for _, d := range r.approvals() {
-		for _, h := range present {
+	for _, d := range approved.approvals() {
+		for _, h := range backed.present {
 			if h.who == d.Approver {
-				votes = append(votes, r.vote(h.who, h.roles))
+				votes = append(votes, approved.vote(h.who, h.roles))
 			}
 		}
 	}
-	if missing := r.Ruling.Requirement.Missing(votes); len(missing) > 0 {
+	if missing := approved.Ruling.Requirement.Missing(votes); len(missing) > 0 {
 		return "Somebody who approved no longer counts, so " + policy.Words(missing) + " is missing."
 	}
 	return ""
 }
 
+// toolChanged is why a request is superseded whose tool isn't what it was.
+const toolChanged = "The tool's definition has changed since this was asked."
+
 // finish records what an execution came to, once.
-func (r *Request) finish(agent Agent, outcome Outcome, detail string, now time.Time) error {
+func (r *Request) finish(by string, report Report, now time.Time) error {
 	if r.Execution == nil {
 		if err := r.claimable(); err != nil {
 			return err
@@ -98,12 +130,19 @@ func (r *Request) finish(agent Agent, outcome Outcome, detail string, now time.T
 		return ErrFinished
 	}
 	finished := *r.Execution
-	finished.FinishedAt, finished.Outcome, finished.Detail = now, outcome, detail
+	finished.FinishedAt, finished.Outcome, finished.Detail = now, report.Outcome, report.Detail
+	finished.ResultSize = len(report.Result)
+	if report.Returned {
+		finished.ReturnedAt = now
+	}
 	r.Execution = &finished
-	r.changed(now, "execution.finished", "agent:"+agent.Name, "", map[string]any{
-		"execution": finished.ID,
-		"outcome":   outcome,
-		"detail":    detail,
+	r.result = report.Result
+	r.changed(now, "execution.finished", by, "", map[string]any{
+		"execution":   finished.ID,
+		"outcome":     report.Outcome,
+		"detail":      report.Detail,
+		"result_size": finished.ResultSize,
+		"returned":    report.Returned,
 	})
 	return nil
 }

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,12 +19,18 @@ type Ballot struct {
 	Digest  Digest
 	Verdict Verdict
 	Reason  string // may be empty; at most MaxReason characters
+	// Scope is how far an approval goes: one of the request's Scopes, or empty
+	// for once.
+	Scope   string
 	Surface Surface
 }
 
 func (b Ballot) check() error {
 	if b.Verdict != Approve && b.Verdict != Reject {
 		return invalid("verdict", "is %q; approve and reject are accepted", b.Verdict)
+	}
+	if !b.Surface.person() {
+		return invalid("surface", "is %q, where no person decides", b.Surface)
 	}
 	return checkText("reason", b.Reason, MaxReason)
 }
@@ -45,6 +52,9 @@ func (r *Request) admits(who Approver, b Ballot) error {
 	}
 	if b.Verdict != Approve {
 		return nil
+	}
+	if !slices.Contains(r.Scopes(), cmp.Or(b.Scope, ScopeOnce)) {
+		return invalid("scope", "is %q; %s are offered for this request", b.Scope, strings.Join(r.Scopes(), ", "))
 	}
 	if !r.Ruling.Requirement.AllowsSelf() && r.own(who) {
 		return ErrSelf
@@ -126,10 +136,12 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 		Digest:   r.Digest,
 		Roles:    held,
 		Own:      own,
+		Scope:    scopeOf(b),
 		At:       now,
 	})
 	r.changed(now, "decision.recorded", who.String(), b.Surface, map[string]any{
 		"receipt": receipt,
+		"scope":   scopeOf(b),
 		"verdict": b.Verdict,
 		"reason":  b.Reason,
 		"roles":   held,
@@ -149,6 +161,7 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 		r.record(now, "request.approved", who.String(), b.Surface, map[string]any{
 			"apply_by": timeText(r.ApplyBy),
 		})
+		r.grant(who, b.Surface, now)
 	}
 	return nil
 }

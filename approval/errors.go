@@ -37,6 +37,22 @@ var (
 	ErrSuperseded = fmt.Errorf("%w, because it doesn't hold any more; the agent must ask again", ErrRejected)
 	// ErrReasonRequired means that the policy asks approvers for a reason.
 	ErrReasonRequired = errors.New("approving this takes a reason")
+	// ErrServerRuns means that the server runs what was approved, so that no
+	// agent is handed it.
+	ErrServerRuns = errors.New("the server runs this itself")
+	// ErrAgentRuns means the opposite.
+	ErrAgentRuns = errors.New("the agent runs this itself")
+	// ErrNotInBand means that an answer of the agent's own client isn't enough.
+	ErrNotInBand = errors.New("the policy has people decide on this, not the agent's client")
+	// ErrNoResult means that nothing is stored that a run returned.
+	ErrNoResult = errors.New("there is no stored result")
+	// ErrKnown means that it is known what came of an execution, or that it
+	// still runs.
+	ErrKnown = errors.New("there is no unknown outcome to settle")
+	// ErrNoGrant means that the request granted nothing, or that it has ended.
+	ErrNoGrant = errors.New("there is no grant in force")
+	// ErrNoTool means that no gateway has seen such a tool.
+	ErrNoTool = errors.New("no such tool was seen")
 	// ErrStale means that the decision was made on another version or digest
 	// than the request has now.
 	ErrStale = errors.New("the request has changed since it was shown")

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,7 +29,14 @@ type Request struct {
 	StatedCount *int64 // nil if not stated
 	Reversible  *bool  // nil if not stated
 	Payload     Payload
-	ToolPin     string // the pinned definition of the tool; empty for tools that the server doesn't run
+
+	// Executor is who runs it. The next three are set for a gateway's tools only.
+	Executor Executor
+	ToolPin  string       // names the definition that the tool had when it was called
+	Unpinned bool         // that definition isn't the one that was accepted
+	Hints    policy.Hints // that definition's annotations
+	// Session is where it was asked, if the agent's connection has sessions.
+	Session string
 
 	Version int // starts at 1; an edit makes the next
 	Digest  Digest
@@ -52,6 +60,12 @@ type Request struct {
 	Decisions []Decision
 	Editors   []Approver // who edited it, in order
 	Execution *Execution // nil until it is applied
+	Grant     *Grant     // what its approval allows beyond once; nil if nothing
+	// GrantedBy is the request whose grant approved this one, and Under what
+	// that grant is now, as the store finds it in the transaction that loads
+	// the request. Empty and nil if none did.
+	GrantedBy ID
+	Under     *Grant
 
 	CreatedAt time.Time // all times are UTC, to the millisecond
 	ExpiresAt time.Time // deciding ends here
@@ -63,11 +77,12 @@ type Request struct {
 	Revision int64 // counts every change of the request; the compare-and-swap is on it
 
 	events []audit.Event
-	used   Place // what a claim used
+	used   Place  // what a claim used
+	result []byte // what a run returned
 }
 
-// Decision is one approver's verdict on one version, or the policy's: then
-// Approver is nobody and Surface is Policy.
+// Decision is one approver's verdict on one version. If Approver is nobody, it
+// is the policy's, a grant's or the agent's client's, as Surface says.
 type Decision struct {
 	Receipt  string // "rcpt_" and 32 hexadecimal digits
 	Approver Approver
@@ -78,8 +93,12 @@ type Decision struct {
 	Digest   Digest
 	Roles    []Membership // the required roles the approver held, and why
 	Own      bool         // it was the approver's own: their agent's request, or their edit
+	Scope    string       // how far an approval goes, as the policy names it; empty is once
 	At       time.Time
 }
+
+// Person reports whether a verified person made the decision.
+func (d Decision) Person() bool { return d.Surface.person() }
 
 // Membership says that a person holds a role, and through what.
 type Membership struct {
@@ -107,6 +126,10 @@ type Execution struct {
 	FinishedAt time.Time // when the outcome was reported; zero before
 	Outcome    Outcome
 	Detail     string // what the run said, short; may be empty
+	// ResultSize is how long the stored result is, in bytes; 0 if none is.
+	ResultSize int
+	ReturnedAt time.Time // when the agent got the result; zero before
+	SettledBy  Approver  // who said what came of a run whose outcome nobody knew
 }
 
 // Proposal is what an agent asks, before it is a Request.
@@ -118,6 +141,18 @@ type Proposal struct {
 	Count       *int64
 	Reversible  *bool
 	Payload     []byte
+
+	// Executor is who will run it; empty means ByAgent. The next three are as in
+	// Request.
+	Executor Executor
+	ToolPin  string
+	Unpinned bool
+	Hints    policy.Hints
+	Session  string
+	// AskClient says that the agent's client will be asked to confirm, where the
+	// policy lets that be enough. Then no destination is told.
+	AskClient bool
+
 	// TTL is how long people have to decide. Zero means DefaultTTL; other
 	// values are brought within MinTTL and MaxTTL.
 	TTL time.Duration
@@ -194,6 +229,11 @@ func asked(agent Agent, p Proposal) *Request {
 		Environment: p.Environment,
 		StatedCount: p.Count,
 		Reversible:  p.Reversible,
+		Executor:    cmp.Or(p.Executor, ByAgent),
+		ToolPin:     p.ToolPin,
+		Unpinned:    p.Unpinned,
+		Hints:       p.Hints,
+		Session:     p.Session,
 		Payload:     append(Payload(nil), p.Payload...),
 		Version:     1,
 		Status:      Pending,
@@ -211,6 +251,9 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 	now = milliseconds(now)
 	r := asked(agent, p)
 	r.ID = ID(id)
+	if r.Executor == ByGateway {
+		r.Target = ruling.Target // nothing that an agent says stands for it
+	}
 	r.Ruling, r.Explanation = ruling, explained.String()
 	r.CreatedAt = now
 	r.ExpiresAt = now.Add(min(clampTTL(p.TTL), ruling.DecideWithin).Truncate(time.Millisecond))
@@ -227,6 +270,9 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 		"environment": r.Environment,
 		"count":       r.StatedCount,
 		"reversible":  r.Reversible,
+		"executor":    r.Executor,
+		"tool_pin":    r.ToolPin,
+		"unpinned":    r.Unpinned,
 		"policy":      ruling.Revision,
 		"effect":      ruling.Effect,
 		"tier":        int(ruling.Tier),
@@ -242,36 +288,46 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 }
 
 // decideByPolicy decides a new request that people aren't asked about. It stands
-// in the same records as people's decisions, with the rule as its decider.
+// in the same records as people's decisions, with the rule as its decider. What
+// the gateway runs is claimed at the same moment: nothing can have changed.
 func (r *Request) decideByPolicy(now time.Time, random io.Reader) error {
-	receipt, err := newID("rcpt_", now, random)
-	if err != nil {
-		return err
-	}
 	verdict := Reject
 	if r.Ruling.Effect == policy.Allow {
 		verdict = Approve
 	}
+	err := r.decideWithoutPerson(Policy, verdict, r.Ruling.Reason(), "policy:"+r.Ruling.Decider(), now, random)
+	if err != nil || verdict == Reject || r.Executor != ByGateway {
+		return err
+	}
+	return r.start("countersign", r.Ruling, now, random)
+}
+
+// decideWithoutPerson records a decision that no person makes now, and what it
+// makes of the request. It counts no change: the caller does.
+func (r *Request) decideWithoutPerson(surface Surface, verdict Verdict, reason, by string, now time.Time, random io.Reader) error {
+	receipt, err := newID("rcpt_", now, random)
+	if err != nil {
+		return err
+	}
 	r.Decisions = append(r.Decisions, Decision{
 		Receipt: receipt,
 		Verdict: verdict,
-		Reason:  r.Ruling.Reason(),
-		Surface: Policy,
+		Reason:  reason,
+		Surface: surface,
 		Version: r.Version,
 		Digest:  r.Digest,
 		At:      now,
 	})
 	r.DecidedAt = now
-	by := "policy:" + r.Ruling.Decider()
-	detail := map[string]any{"receipt": receipt, "reason": r.Ruling.Reason()}
+	detail := map[string]any{"receipt": receipt, "reason": reason}
 	if verdict == Reject {
-		r.Status, r.Reason, r.ClosedAt = Rejected, r.Ruling.Reason(), now
-		r.record(now, "request.rejected", by, Policy, detail)
+		r.Status, r.Reason, r.ClosedAt = Rejected, reason, now
+		r.record(now, "request.rejected", by, surface, detail)
 		return nil
 	}
 	r.Status, r.ApplyBy = Approved, now.Add(r.Ruling.ApplyWithin)
 	detail["apply_by"] = timeText(r.ApplyBy)
-	r.record(now, "request.approved", by, Policy, detail)
+	r.record(now, "request.approved", by, surface, detail)
 	return nil
 }
 
@@ -340,7 +396,7 @@ func (r *Request) Settled() error {
 func (r *Request) approvals() []Decision {
 	var counted []Decision
 	for _, d := range r.Decisions {
-		if d.Surface != Policy && d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest {
+		if d.Person() && d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest {
 			counted = append(counted, d)
 		}
 	}
@@ -376,6 +432,8 @@ func (r *Request) Call(at time.Time) policy.Call {
 		Count:       r.StatedCount,
 		Reversible:  r.Reversible,
 		Payload:     r.Payload,
+		Hints:       r.Hints,
+		Unpinned:    r.Unpinned,
 		At:          at,
 	}
 }

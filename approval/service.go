@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,14 +104,20 @@ func (s *Service) Bell() *Bell { return &s.bell }
 
 // Request records what an agent asks. What policy leaves to people is pending,
 // and those who may decide are told; if the same is already pending, that is
-// what Request returns. What policy allows is approved at once. What it denies
-// is recorded as rejected and returned with an error that wraps ErrDenied. An
+// what Request returns, also if the gateway runs it and it was approved since,
+// or has run and the agent hasn't got the result. What policy allows is approved
+// at once and, if the gateway runs it, claimed at once. What it denies is recorded as rejected and returned with an error that wraps ErrDenied. An
 // InputError names the field that was refused and a LimitError which limit was
 // reached; nothing is stored then.
 func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Request, error) {
 	current, now := s.Policy(), s.options.Now()
-	if err := s.pace.take(agent, current.Limits().PerMinute, now); err != nil {
-		return nil, err
+	take := func() error { return s.pace.take(agent, current.Limits().PerMinute, now) }
+	// What an agent asks for is counted whatever becomes of it. Of the calls that
+	// it makes through the gateway, those that policy allows bother nobody.
+	if p.Executor != ByGateway {
+		if err := take(); err != nil {
+			return nil, err
+		}
 	}
 	if err := p.check(s.options.PayloadLimit); err != nil {
 		return nil, err
@@ -121,14 +128,32 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	if err != nil {
 		return nil, err
 	}
+	if p.Executor == ByGateway && explained.Ruling.Effect != policy.Allow {
+		if err := take(); err != nil {
+			return nil, err
+		}
+	}
 	r, err := propose(agent, p, explained, now, s.options.Rand)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
+	if r.Status == Pending {
+		granted, err := s.covering(ctx, r, now)
+		if err != nil {
+			return nil, err
+		}
+		if granted != nil {
+			if err := r.decideByGrant(granted, now, s.options.Rand); err != nil {
+				return nil, fmt.Errorf("making the request: %w", err)
+			}
+		}
+	}
 	var destinations []string
 	var admit func(Backlog) error
 	if r.Status == Pending {
-		destinations = s.options.Destinations
+		if !p.AskClient || !r.Ruling.InBand {
+			destinations = s.options.Destinations
+		}
 		admit = func(backlog Backlog) error { return r.admit(backlog, current.Limits()) }
 	}
 	err = s.store.Insert(ctx, r, destinations, admit)
@@ -193,30 +218,51 @@ func (s *Service) Status(ctx context.Context, agent Agent, id ID) (*Request, err
 // called, and ctx's error when the caller goes away, which never changes the
 // request.
 func (s *Service) Await(ctx context.Context, agent Agent, id ID, bound time.Duration) (*Request, error) {
+	return s.await(ctx, agent, id, bound, func(r *Request) bool { return r.Status == Pending })
+}
+
+// await waits as long as goOn says of the request.
+func (s *Service) await(ctx context.Context, agent Agent, id ID, bound time.Duration, goOn func(*Request) bool) (*Request, error) {
 	rung, stop := s.bell.Listen(id)
 	defer stop()
 	r, err := s.Status(ctx, agent, id)
-	if err != nil || r.Status != Pending {
+	if err != nil || !goOn(r) {
 		return r, err
 	}
-	end := time.NewTimer(min(bound, r.ExpiresAt.Sub(s.options.Now())))
+	end := time.NewTimer(bound)
 	defer end.Stop()
 	for {
+		// What expires changes nothing that rings.
+		expiry := time.NewTimer(untilDeadline(r, s.options.Now()))
 		over := false
 		select {
 		case <-rung:
+		case <-expiry.C:
 		case <-end.C:
 			over = true
 		case <-s.draining:
 			over = true
 		case <-ctx.Done():
+			expiry.Stop()
 			return nil, context.Cause(ctx)
 		}
+		expiry.Stop()
 		r, err = s.Status(ctx, agent, id)
-		if err != nil || r.Status != Pending || over {
+		if err != nil || !goOn(r) || over {
 			return r, err
 		}
 	}
+}
+
+// untilDeadline is how long until the request expires; long if it won't.
+func untilDeadline(r *Request, now time.Time) time.Duration {
+	deadline := r.Deadline()
+	if deadline.IsZero() {
+		return math.MaxInt64
+	}
+	// Times are whole milliseconds: a timer that ends a moment early would find
+	// nothing.
+	return max(deadline.Sub(now), time.Millisecond)
 }
 
 // Drain ends all waiting, now and from now on, as if its bound had passed.
@@ -347,23 +393,38 @@ func (s *Service) Claim(ctx context.Context, agent Agent, id ID) (*Request, erro
 	if err != nil {
 		return nil, err
 	}
+	if r.Executor != ByAgent {
+		return r, ErrServerRuns
+	}
+	return s.claim(ctx, r, "agent:"+agent.Name, "")
+}
+
+// claim uses up the approval of a request that was just read.
+func (s *Service) claim(ctx context.Context, r *Request, by, pin string) (*Request, error) {
 	if err := r.claimable(); err != nil {
 		return r, err
 	}
-	r, err = s.underPolicy(r, func(current *policy.Policy) (*Request, error) {
+	r, err := s.underPolicy(r, func(current *policy.Policy) (*Request, error) {
 		explained, err := s.rule(ctx, current, r, r.Payload)
 		if err != nil {
 			return r, err
 		}
-		present, err := s.present(ctx, current, r)
-		if err != nil {
+		backed := backing{pin: pin}
+		people := r
+		if r.GrantedBy != "" {
+			if people, err = s.read(ctx, r.GrantedBy); err != nil {
+				return r, fmt.Errorf("loading what granted this: %w", err)
+			}
+			backed.granted = people
+		}
+		if backed.present, err = s.present(ctx, current, people); err != nil {
 			return r, fmt.Errorf("checking the approvers again: %w", err)
 		}
-		return s.change(ctx, id, func(r *Request, now time.Time) error {
+		return s.change(ctx, r.ID, func(r *Request, now time.Time) error {
 			if s.Policy() != current {
 				return errPolicyChanged
 			}
-			return r.claim(agent, present, explained.Ruling, now, s.options.Rand)
+			return r.claim(by, backed, explained.Ruling, now, s.options.Rand)
 		})
 	})
 	if err == nil && r.Status != Applied {
@@ -416,7 +477,8 @@ func (s *Service) Finish(ctx context.Context, agent Agent, id ID, outcome Outcom
 	if outcome != Succeeded && outcome != Failed {
 		return nil, invalid("outcome", "is %q; succeeded and failed are accepted", outcome)
 	}
-	if err := checkText("detail", detail, MaxReason); err != nil {
+	report := Report{Outcome: outcome, Detail: detail}
+	if err := report.check(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := uninterrupted(ctx, changeLimit)
@@ -425,7 +487,10 @@ func (s *Service) Finish(ctx context.Context, agent Agent, id ID, outcome Outcom
 		return nil, err
 	}
 	return s.change(ctx, id, func(r *Request, now time.Time) error {
-		return r.finish(agent, outcome, detail, now)
+		if r.Executor != ByAgent {
+			return ErrServerRuns
+		}
+		return r.finish("agent:"+agent.Name, report, now)
 	})
 }
 

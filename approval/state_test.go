@@ -72,11 +72,11 @@ func in(t *testing.T, state string) *Request {
 		approve()
 	case "applied":
 		approve()
-		must(t, r.claim(crmAgent, byAda, oneOf("oncall"), now, source()))
+		must(t, r.claim("agent:crm", backing{present: byAda}, oneOf("oncall"), now, source()))
 	case "finished":
 		approve()
-		must(t, r.claim(crmAgent, byAda, oneOf("oncall"), now, source()))
-		must(t, r.finish(crmAgent, Succeeded, "2 deleted", now))
+		must(t, r.claim("agent:crm", backing{present: byAda}, oneOf("oncall"), now, source()))
+		must(t, r.finish("agent:crm", Report{Outcome: Succeeded, Detail: "2 deleted"}, now))
 	case "rejected":
 		must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Reject), now, source()))
 	case "expired":
@@ -86,7 +86,7 @@ func in(t *testing.T, state string) *Request {
 		r.expire(r.ApplyBy)
 	case "superseded":
 		approve()
-		must(t, r.claim(crmAgent, nil, oneOf("oncall"), now, source()))
+		must(t, r.claim("agent:crm", backing{}, oneOf("oncall"), now, source()))
 	}
 	r.events = nil
 	return r
@@ -107,8 +107,8 @@ func TestEveryStateAndAction(t *testing.T) {
 		"edit": func(r *Request) error {
 			return r.edit(grace, r.Version, Payload(`{"ids":[1]}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, now)
 		},
-		"claim":  func(r *Request) error { return r.claim(crmAgent, byAda, oneOf("oncall"), now, source()) },
-		"finish": func(r *Request) error { return r.finish(crmAgent, Failed, "", now) },
+		"claim":  func(r *Request) error { return r.claim("agent:crm", backing{present: byAda}, oneOf("oncall"), now, source()) },
+		"finish": func(r *Request) error { return r.finish("agent:crm", Report{Outcome: Failed}, now) },
 		"expire early": func(r *Request) error {
 			if r.expire(now) {
 				return nil

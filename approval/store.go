@@ -37,6 +37,33 @@ type Store interface {
 	// LastUse returns when the agent last used what is at a place. Update records
 	// what a request says that a claim used.
 	LastUse(ctx context.Context, agent Agent, at Place) (LastUse, error)
+	// Runnable returns up to limit approved requests that the gateway runs,
+	// oldest first.
+	Runnable(ctx context.Context, limit int) ([]ID, error)
+	// Unfinished returns up to limit requests of which the gateway's execution
+	// has no end yet, oldest first.
+	Unfinished(ctx context.Context, limit int) ([]ID, error)
+	// Result returns the stored result of an execution. ErrNoResult if there is
+	// none.
+	Result(ctx context.Context, execution string) ([]byte, error)
+	// OpenRuns returns the pending and approved requests of an action that the
+	// gateway runs.
+	OpenRuns(ctx context.Context, action string) ([]ID, error)
+	// Grants returns the requests with a grant that isn't revoked and ends after
+	// now, oldest first.
+	Grants(ctx context.Context, now time.Time) ([]ID, error)
+	// GrantsFor is Grants of the same agent, action and target as a request,
+	// newest first.
+	GrantsFor(ctx context.Context, r *Request, now time.Time) ([]ID, error)
+	// UpdateTool loads a tool, or makes one that was never seen, runs change on
+	// it, and saves the tool with its events if change returns nil. If change
+	// returns an error, nothing is saved and UpdateTool returns that error with
+	// the tool as loaded. change must not block and must not call the store.
+	UpdateTool(ctx context.Context, server, name string, change func(*Tool) error) (Tool, error)
+	// Tool loads a tool. ErrNoTool if there is none.
+	Tool(ctx context.Context, server, name string) (Tool, error)
+	// Tools returns all tools, by server and name.
+	Tools(ctx context.Context) ([]Tool, error)
 	// Append stores an event that is about no request.
 	Append(ctx context.Context, event audit.Event) error
 

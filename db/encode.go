@@ -20,6 +20,10 @@ func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
 	if err != nil {
 		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the editors: %w", err)
 	}
+	hints, err := json.Marshal(r.Hints)
+	if err != nil {
+		return sqlc.InsertRequestParams{}, fmt.Errorf("encoding the hints: %w", err)
+	}
 	return sqlc.InsertRequestParams{
 		ID:               string(r.ID),
 		Agent:            r.Agent,
@@ -31,7 +35,11 @@ func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
 		Environment:      r.Environment,
 		StatedCount:      r.StatedCount,
 		Reversible:       optionalBool(r.Reversible),
+		Executor:         string(r.Executor),
 		ToolPin:          r.ToolPin,
+		Unpinned:         flag(r.Unpinned),
+		Hints:            string(hints),
+		Session:          r.Session,
 		Version:          int64(r.Version),
 		Digest:           r.Digest[:],
 		Effect:           string(r.Ruling.Effect),
@@ -44,6 +52,7 @@ func insertParams(r *approval.Request) (sqlc.InsertRequestParams, error) {
 		Status:           string(r.Status),
 		Reason:           r.Reason,
 		Editors:          string(editors),
+		GrantedBy:        string(r.GrantedBy),
 		ExecutionID:      executionID(r),
 		CreatedAt:        r.CreatedAt.UnixMilli(),
 		ExpiresAt:        r.ExpiresAt.UnixMilli(),
@@ -103,6 +112,7 @@ func decisionParams(r *approval.Request, ordinal int) (sqlc.InsertDecisionParams
 		Verdict:           string(d.Verdict),
 		Reason:            d.Reason,
 		Surface:           string(d.Surface),
+		Scope:             d.Scope,
 		Version:           int64(d.Version),
 		Digest:            d.Digest[:],
 		Roles:             string(roles),
@@ -133,7 +143,11 @@ func (loaded rows) decode() (*approval.Request, error) {
 		Target:      row.Target,
 		Environment: row.Environment,
 		Payload:     slices.Clone(loaded.request.Payload),
+		Executor:    approval.Executor(row.Executor),
 		ToolPin:     row.ToolPin,
+		Unpinned:    row.Unpinned != 0,
+		Session:     row.Session,
+		GrantedBy:   approval.ID(row.GrantedBy),
 		Version:     int(row.Version),
 		Explanation: row.Explanation,
 		Reminders:   int(row.Reminders),
@@ -162,6 +176,7 @@ func (loaded rows) decode() (*approval.Request, error) {
 	}{
 		{"ruling", row.Ruling, &r.Ruling},
 		{"editors", row.Editors, &r.Editors},
+		{"hints", row.Hints, &r.Hints},
 	} {
 		if err := json.Unmarshal([]byte(field.text), field.into); err != nil {
 			return nil, fmt.Errorf("decoding the %s of request %s: %w (%w)", field.name, row.ID, ErrCorrupt, err)
@@ -177,6 +192,7 @@ func (loaded rows) decode() (*approval.Request, error) {
 	if r.Execution, err = loaded.execution(); err != nil {
 		return nil, fmt.Errorf("decoding request %s: %w", row.ID, err)
 	}
+	r.Grant, r.Under = loaded.grant(), loaded.under()
 	for _, d := range loaded.decisions {
 		decision, err := decodeDecision(d)
 		if err != nil {
@@ -194,7 +210,8 @@ func (loaded rows) execution() (*approval.Execution, error) {
 	if id == nil {
 		return nil, nil
 	}
-	if row.ExecutionVersion == nil || row.StartedAt == nil || row.Outcome == nil || row.Detail == nil {
+	if row.ExecutionVersion == nil || row.StartedAt == nil || row.Outcome == nil || row.Detail == nil ||
+		row.ResultSize == nil || row.SettledByWorkspace == nil || row.SettledByUser == nil {
 		return nil, fmt.Errorf("its execution %s is missing: %w", *id, ErrCorrupt)
 	}
 	return &approval.Execution{
@@ -204,7 +221,43 @@ func (loaded rows) execution() (*approval.Execution, error) {
 		FinishedAt: optionalMoment(row.FinishedAt),
 		Outcome:    approval.Outcome(*row.Outcome),
 		Detail:     *row.Detail,
+		ResultSize: int(*row.ResultSize),
+		ReturnedAt: optionalMoment(row.ReturnedAt),
+		SettledBy:  approval.Approver{Workspace: *row.SettledByWorkspace, User: *row.SettledByUser},
 	}, nil
+}
+
+// grant is what the request's approval grants, nil if nothing.
+func (loaded rows) grant() *approval.Grant {
+	row := loaded.request
+	if row.GrantScope == nil {
+		return nil
+	}
+	return &approval.Grant{
+		Scope:     *row.GrantScope,
+		Session:   *row.GrantSession,
+		GrantedAt: optionalMoment(row.GrantedAt),
+		ExpiresAt: optionalMoment(row.GrantExpiresAt),
+		RevokedAt: optionalMoment(row.RevokedAt),
+		RevokedBy: *row.RevokedBy,
+		Uses:      int(row.GrantUses),
+	}
+}
+
+// under is the grant that approved the request, as it is now; nil if none did.
+func (loaded rows) under() *approval.Grant {
+	row := loaded.request
+	if row.UnderScope == nil {
+		return nil
+	}
+	return &approval.Grant{
+		Scope:     *row.UnderScope,
+		Session:   *row.UnderSession,
+		GrantedAt: optionalMoment(row.UnderGrantedAt),
+		ExpiresAt: optionalMoment(row.UnderExpiresAt),
+		RevokedAt: optionalMoment(row.UnderRevokedAt),
+		RevokedBy: *row.UnderRevokedBy,
+	}
 }
 
 func decodeDecision(row sqlc.Decision) (approval.Decision, error) {
@@ -214,6 +267,7 @@ func decodeDecision(row sqlc.Decision) (approval.Decision, error) {
 		Verdict:  approval.Verdict(row.Verdict),
 		Reason:   row.Reason,
 		Surface:  approval.Surface(row.Surface),
+		Scope:    row.Scope,
 		Version:  int(row.Version),
 		Own:      row.Own != 0,
 		At:       moment(row.DecidedAt),

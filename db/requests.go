@@ -40,7 +40,10 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 		if err := insertDecisions(ctx, q, r, 0); err != nil {
 			return err
 		}
-		if err := saveExecution(ctx, q, r.ID, nil, r.Execution); err != nil {
+		if err := saveExecution(ctx, q, r, nil); err != nil {
+			return err
+		}
+		if err := recordUse(ctx, q, r); err != nil {
 			return err
 		}
 		for _, destination := range destinations {
@@ -82,6 +85,19 @@ func backlog(ctx context.Context, q *sqlc.Queries, r *approval.Request) (approva
 	})
 	if err != nil {
 		return found, fmt.Errorf("looking for the same request: %w", err)
+	}
+	if len(twins) == 0 && r.Executor == approval.ByGateway {
+		twins, err = q.OpenTwins(ctx, sqlc.OpenTwinsParams{
+			Asked:            r.Asked[:],
+			Agent:            r.Agent,
+			ActsForWorkspace: r.ActsFor.Workspace,
+			ActsForUser:      r.ActsFor.User,
+			Target:           r.Target,
+			Now:              r.CreatedAt.UnixMilli(),
+		})
+		if err != nil {
+			return found, fmt.Errorf("looking for the same call: %w", err)
+		}
 	}
 	if len(twins) > 0 {
 		found.Twin = approval.ID(twins[0])
@@ -175,13 +191,14 @@ func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approva
 	if err != nil {
 		return err
 	}
-	if err := saveExecution(ctx, q, after.ID, execution, after.Execution); err != nil {
+	if err := saveExecution(ctx, q, after, execution); err != nil {
 		return err
 	}
-	if used := after.Used(); used != (approval.Place{}) {
-		if err := recordUse(ctx, q, after, used); err != nil {
-			return err
-		}
+	if err := recordUse(ctx, q, after); err != nil {
+		return err
+	}
+	if err := saveGrant(ctx, q, after, before.grant()); err != nil {
+		return err
 	}
 	return q.WantRevision(ctx, sqlc.WantRevisionParams{
 		RequestID: row.ID,
@@ -190,8 +207,12 @@ func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approva
 	})
 }
 
-// recordUse keeps when an agent used what is at a place.
-func recordUse(ctx context.Context, q *sqlc.Queries, r *approval.Request, at approval.Place) error {
+// recordUse keeps when an agent used what is at a place, if a claim did.
+func recordUse(ctx context.Context, q *sqlc.Queries, r *approval.Request) error {
+	at := r.Used()
+	if at == (approval.Place{}) {
+		return nil
+	}
 	return q.RecordUse(ctx, sqlc.RecordUseParams{
 		Agent:          r.Agent,
 		OwnerWorkspace: r.ActsFor.Workspace,
@@ -225,29 +246,61 @@ func insertDecisions(ctx context.Context, q *sqlc.Queries, r *approval.Request, 
 	return nil
 }
 
-func saveExecution(ctx context.Context, q *sqlc.Queries, id approval.ID, before, after *approval.Execution) error {
+func saveExecution(ctx context.Context, q *sqlc.Queries, r *approval.Request, before *approval.Execution) error {
+	after := r.Execution
 	switch {
 	case after == nil:
 		return nil
 	case before == nil:
-		return q.InsertExecution(ctx, sqlc.InsertExecutionParams{
-			ID:         after.ID,
-			RequestID:  string(id),
-			Version:    int64(after.Version),
-			StartedAt:  after.StartedAt.UnixMilli(),
-			FinishedAt: optionalTime(after.FinishedAt),
-			Outcome:    string(after.Outcome),
-			Detail:     after.Detail,
-		})
+		if err := q.InsertExecution(ctx, sqlc.InsertExecutionParams{
+			ID:                 after.ID,
+			RequestID:          string(r.ID),
+			Version:            int64(after.Version),
+			StartedAt:          after.StartedAt.UnixMilli(),
+			FinishedAt:         optionalTime(after.FinishedAt),
+			Outcome:            string(after.Outcome),
+			Detail:             after.Detail,
+			ResultSize:         int64(after.ResultSize),
+			ReturnedAt:         optionalTime(after.ReturnedAt),
+			SettledByWorkspace: after.SettledBy.Workspace,
+			SettledByUser:      after.SettledBy.User,
+		}); err != nil {
+			return fmt.Errorf("inserting the execution: %w", err)
+		}
 	case *before != *after:
-		return q.FinishExecution(ctx, sqlc.FinishExecutionParams{
-			ID:         after.ID,
-			FinishedAt: optionalTime(after.FinishedAt),
-			Outcome:    string(after.Outcome),
-			Detail:     after.Detail,
-		})
+		if err := q.UpdateExecution(ctx, sqlc.UpdateExecutionParams{
+			ID:                 after.ID,
+			FinishedAt:         optionalTime(after.FinishedAt),
+			Outcome:            string(after.Outcome),
+			Detail:             after.Detail,
+			ResultSize:         int64(after.ResultSize),
+			ReturnedAt:         optionalTime(after.ReturnedAt),
+			SettledByWorkspace: after.SettledBy.Workspace,
+			SettledByUser:      after.SettledBy.User,
+		}); err != nil {
+			return fmt.Errorf("updating the execution: %w", err)
+		}
 	}
-	return nil
+	if len(r.Result()) == 0 {
+		return nil
+	}
+	return q.InsertResult(ctx, sqlc.InsertResultParams{ExecutionID: after.ID, Result: r.Result()})
+}
+
+func saveGrant(ctx context.Context, q *sqlc.Queries, r *approval.Request, before *approval.Grant) error {
+	after := r.Grant
+	if after == nil || before != nil && *before == *after {
+		return nil
+	}
+	return q.SaveGrant(ctx, sqlc.SaveGrantParams{
+		RequestID: string(r.ID),
+		Scope:     after.Scope,
+		Session:   after.Session,
+		GrantedAt: after.GrantedAt.UnixMilli(),
+		ExpiresAt: after.ExpiresAt.UnixMilli(),
+		RevokedAt: optionalTime(after.RevokedAt),
+		RevokedBy: after.RevokedBy,
+	})
 }
 
 // Request loads a request. approval.ErrNotFound if there is none.
@@ -285,11 +338,15 @@ func (d *DB) Due(ctx context.Context, now time.Time, limit int) ([]approval.ID, 
 	if err != nil {
 		return nil, fmt.Errorf("listing due requests: %w", d.explain(ctx, err))
 	}
+	return requestIDs(found), nil
+}
+
+func requestIDs(found []string) []approval.ID {
 	ids := make([]approval.ID, len(found))
 	for i, id := range found {
 		ids[i] = approval.ID(id)
 	}
-	return ids, nil
+	return ids
 }
 
 // NextDue returns the earliest time at which any request is due, zero if none

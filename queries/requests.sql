@@ -1,11 +1,13 @@
 -- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    tool_pin, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated, status, reason, editors, execution_id,
+    executor, tool_pin, unpinned, hints, session, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
+    status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     @id, @agent, @acts_for_workspace, @acts_for_user, @purpose, @action, @target, @environment, @stated_count, @reversible,
-    @tool_pin, @version, @digest, @effect, @tier, @ruling, @explanation, @asked, @reminders, @escalated, @status, @reason, @editors, @execution_id,
+    @executor, @tool_pin, @unpinned, @hints, @session, @version, @digest, @effect, @tier, @ruling, @explanation, @asked, @reminders, @escalated,
+    @status, @reason, @editors, @granted_by, @execution_id,
     @created_at, @expires_at, @decided_at, @apply_by, @closed_at, @updated_at, @deadline, @due_at, @revision
 );
 
@@ -44,10 +46,32 @@ SELECT
     executions.started_at,
     executions.finished_at,
     executions.outcome,
-    executions.detail
+    executions.detail,
+    executions.result_size,
+    executions.returned_at,
+    executions.settled_by_workspace,
+    executions.settled_by_user,
+    given.scope AS grant_scope,
+    given.session AS grant_session,
+    given.granted_at,
+    given.expires_at AS grant_expires_at,
+    given.revoked_at,
+    given.revoked_by,
+    under.scope AS under_scope,
+    under.session AS under_session,
+    under.granted_at AS under_granted_at,
+    under.expires_at AS under_expires_at,
+    under.revoked_at AS under_revoked_at,
+    under.revoked_by AS under_revoked_by,
+    CAST((
+        SELECT COUNT(*) FROM requests AS used
+        WHERE used.granted_by = requests.id AND used.granted_by <> '' AND used.status = 'applied'
+    ) AS BIGINT) AS grant_uses
 FROM requests
 LEFT JOIN payloads ON payloads.request_id = requests.id AND payloads.version = requests.version
 LEFT JOIN executions ON executions.id = requests.execution_id
+LEFT JOIN grants AS given ON given.request_id = requests.id
+LEFT JOIN grants AS under ON under.request_id = requests.granted_by
 WHERE requests.id = @id;
 
 -- name: InsertPayload :exec
@@ -55,10 +79,10 @@ INSERT INTO payloads (request_id, version, payload) VALUES (@request_id, @versio
 
 -- name: InsertDecision :exec
 INSERT INTO decisions (
-    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles, own,
+    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own,
     decided_at, revision
 ) VALUES (
-    @receipt, @request_id, @ordinal, @approver_workspace, @approver_user, @verdict, @reason, @surface, @version, @digest, @roles, @own,
+    @receipt, @request_id, @ordinal, @approver_workspace, @approver_user, @verdict, @reason, @surface, @scope, @version, @digest, @roles, @own,
     @decided_at, @revision
 );
 
@@ -70,13 +94,65 @@ WHERE request_id = @request_id AND revision <= @revision
 ORDER BY ordinal;
 
 -- name: InsertExecution :exec
-INSERT INTO executions (id, request_id, version, started_at, finished_at, outcome, detail)
-VALUES (@id, @request_id, @version, @started_at, @finished_at, @outcome, @detail);
+INSERT INTO executions (
+    id, request_id, version, started_at, finished_at, outcome, detail, result_size, returned_at, settled_by_workspace, settled_by_user
+) VALUES (
+    @id, @request_id, @version, @started_at, @finished_at, @outcome, @detail, @result_size, @returned_at, @settled_by_workspace, @settled_by_user
+);
 
--- name: FinishExecution :exec
+-- name: UpdateExecution :exec
 UPDATE executions
-SET finished_at = @finished_at, outcome = @outcome, detail = @detail
+SET
+    finished_at = @finished_at,
+    outcome = @outcome,
+    detail = @detail,
+    result_size = @result_size,
+    returned_at = @returned_at,
+    settled_by_workspace = @settled_by_workspace,
+    settled_by_user = @settled_by_user
 WHERE id = @id;
+
+-- name: InsertResult :exec
+INSERT INTO results (execution_id, result) VALUES (@execution_id, @result);
+
+-- name: LoadResult :one
+SELECT result FROM results WHERE execution_id = @execution_id;
+
+-- name: RunnableRequests :many
+SELECT id FROM requests
+WHERE executor = 'gateway' AND status = 'approved'
+ORDER BY decided_at, id
+LIMIT CAST(@count AS BIGINT);
+
+-- name: UnfinishedRequests :many
+SELECT requests.id FROM executions
+JOIN requests ON requests.execution_id = executions.id
+WHERE executions.finished_at IS NULL AND requests.executor = 'gateway'
+ORDER BY executions.started_at, requests.id
+LIMIT CAST(@count AS BIGINT);
+
+-- name: OpenRuns :many
+SELECT id FROM requests
+WHERE action = @action AND executor = 'gateway' AND status IN ('pending', 'approved')
+ORDER BY id;
+
+-- name: SaveGrant :exec
+INSERT INTO grants (request_id, scope, session, granted_at, expires_at, revoked_at, revoked_by)
+VALUES (@request_id, @scope, @session, @granted_at, @expires_at, @revoked_at, @revoked_by)
+ON CONFLICT (request_id) DO UPDATE SET revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by;
+
+-- name: Grants :many
+SELECT request_id FROM grants
+WHERE revoked_at IS NULL AND expires_at > CAST(@now AS BIGINT)
+ORDER BY request_id;
+
+-- name: GrantsFor :many
+SELECT grants.request_id FROM grants
+JOIN requests ON requests.id = grants.request_id
+WHERE grants.revoked_at IS NULL AND grants.expires_at > CAST(@now AS BIGINT)
+    AND requests.agent = @agent AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
+    AND requests.action = @action AND requests.target = @target
+ORDER BY grants.request_id DESC;
 
 -- name: DueRequests :many
 SELECT id FROM requests
@@ -103,6 +179,20 @@ WHERE asked = @asked AND agent = @agent AND acts_for_workspace = @acts_for_works
     AND target = @target AND status = 'pending' AND expires_at > CAST(@now AS BIGINT)
     AND COALESCE(stated_count, -1) = CAST(@stated_count AS BIGINT)
     AND COALESCE(reversible, -1) = CAST(@reversible AS BIGINT)
+LIMIT 1;
+
+-- name: OpenTwins :many
+-- OpenTwins returns at most one request of an agent for the same that people
+-- approved and that the gateway has yet to run, or whose result the agent hasn't
+-- got, as long as the approval could be used.
+SELECT requests.id FROM requests
+LEFT JOIN executions ON executions.id = requests.execution_id
+WHERE requests.asked = @asked AND requests.agent = @agent
+    AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
+    AND requests.target = @target AND requests.executor = 'gateway' AND requests.effect = 'require_approval'
+    AND requests.status IN ('approved', 'applied') AND requests.granted_by = '' AND requests.apply_by > CAST(@now AS BIGINT)
+    AND executions.returned_at IS NULL
+ORDER BY requests.id DESC
 LIMIT 1;
 
 -- name: LastRejection :one

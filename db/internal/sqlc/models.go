@@ -13,6 +13,7 @@ type Decision struct {
 	Verdict           string
 	Reason            string
 	Surface           string
+	Scope             string
 	Version           int64
 	Digest            []byte
 	Roles             string
@@ -36,13 +37,27 @@ type Event struct {
 }
 
 type Execution struct {
-	ID         string
-	RequestID  string
-	Version    int64
-	StartedAt  int64
-	FinishedAt *int64
-	Outcome    string
-	Detail     string
+	ID                 string
+	RequestID          string
+	Version            int64
+	StartedAt          int64
+	FinishedAt         *int64
+	Outcome            string
+	Detail             string
+	ResultSize         int64
+	ReturnedAt         *int64
+	SettledByWorkspace string
+	SettledByUser      string
+}
+
+type Grant struct {
+	RequestID string
+	Scope     string
+	Session   string
+	GrantedAt int64
+	ExpiresAt int64
+	RevokedAt *int64
+	RevokedBy string
 }
 
 type Outbox struct {
@@ -78,7 +93,11 @@ type Request struct {
 	Environment      string
 	StatedCount      *int64
 	Reversible       *int64
+	Executor         string
 	ToolPin          string
+	Unpinned         int64
+	Hints            string
+	Session          string
 	Version          int64
 	Digest           []byte
 	Effect           string
@@ -91,6 +110,7 @@ type Request struct {
 	Status           string
 	Reason           string
 	Editors          string
+	GrantedBy        string
 	ExecutionID      *string
 	CreatedAt        int64
 	ExpiresAt        int64
@@ -103,6 +123,11 @@ type Request struct {
 	Revision         int64
 }
 
+type Result struct {
+	ExecutionID string
+	Result      []byte
+}
+
 type Token struct {
 	ID             string
 	Agent          string
@@ -112,6 +137,18 @@ type Token struct {
 	CreatedAt      int64
 	CreatedBy      string
 	RevokedAt      *int64
+}
+
+type Tool struct {
+	Server           string
+	Name             string
+	SeenPin          string
+	SeenDefinition   []byte
+	SeenAt           int64
+	PinnedPin        string
+	PinnedDefinition []byte
+	PinnedAt         int64
+	PinnedBy         string
 }
 
 type Use struct {

@@ -69,36 +69,90 @@ func (q *Queries) DueRequests(ctx context.Context, arg DueRequestsParams) ([]str
 	return items, nil
 }
 
-const finishExecution = `-- name: FinishExecution :exec
-UPDATE executions
-SET finished_at = $1, outcome = $2, detail = $3
-WHERE id = $4
+const grants = `-- name: Grants :many
+SELECT request_id FROM grants
+WHERE revoked_at IS NULL AND expires_at > CAST($1 AS BIGINT)
+ORDER BY request_id
 `
 
-type FinishExecutionParams struct {
-	FinishedAt *int64
-	Outcome    string
-	Detail     string
-	ID         string
+func (q *Queries) Grants(ctx context.Context, now int64) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, grants, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var request_id string
+		if err := rows.Scan(&request_id); err != nil {
+			return nil, err
+		}
+		items = append(items, request_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
-func (q *Queries) FinishExecution(ctx context.Context, arg FinishExecutionParams) error {
-	_, err := q.db.ExecContext(ctx, finishExecution,
-		arg.FinishedAt,
-		arg.Outcome,
-		arg.Detail,
-		arg.ID,
+const grantsFor = `-- name: GrantsFor :many
+SELECT grants.request_id FROM grants
+JOIN requests ON requests.id = grants.request_id
+WHERE grants.revoked_at IS NULL AND grants.expires_at > CAST($1 AS BIGINT)
+    AND requests.agent = $2 AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
+    AND requests.action = $5 AND requests.target = $6
+ORDER BY grants.request_id DESC
+`
+
+type GrantsForParams struct {
+	Now              int64
+	Agent            string
+	ActsForWorkspace string
+	ActsForUser      string
+	Action           string
+	Target           string
+}
+
+func (q *Queries) GrantsFor(ctx context.Context, arg GrantsForParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, grantsFor,
+		arg.Now,
+		arg.Agent,
+		arg.ActsForWorkspace,
+		arg.ActsForUser,
+		arg.Action,
+		arg.Target,
 	)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var request_id string
+		if err := rows.Scan(&request_id); err != nil {
+			return nil, err
+		}
+		items = append(items, request_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const insertDecision = `-- name: InsertDecision :exec
 INSERT INTO decisions (
-    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles, own,
+    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own,
     decided_at, revision
 ) VALUES (
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-    $13, $14
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+    $14, $15
 )
 `
 
@@ -111,6 +165,7 @@ type InsertDecisionParams struct {
 	Verdict           string
 	Reason            string
 	Surface           string
+	Scope             string
 	Version           int64
 	Digest            []byte
 	Roles             string
@@ -129,6 +184,7 @@ func (q *Queries) InsertDecision(ctx context.Context, arg InsertDecisionParams) 
 		arg.Verdict,
 		arg.Reason,
 		arg.Surface,
+		arg.Scope,
 		arg.Version,
 		arg.Digest,
 		arg.Roles,
@@ -140,18 +196,25 @@ func (q *Queries) InsertDecision(ctx context.Context, arg InsertDecisionParams) 
 }
 
 const insertExecution = `-- name: InsertExecution :exec
-INSERT INTO executions (id, request_id, version, started_at, finished_at, outcome, detail)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO executions (
+    id, request_id, version, started_at, finished_at, outcome, detail, result_size, returned_at, settled_by_workspace, settled_by_user
+) VALUES (
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+)
 `
 
 type InsertExecutionParams struct {
-	ID         string
-	RequestID  string
-	Version    int64
-	StartedAt  int64
-	FinishedAt *int64
-	Outcome    string
-	Detail     string
+	ID                 string
+	RequestID          string
+	Version            int64
+	StartedAt          int64
+	FinishedAt         *int64
+	Outcome            string
+	Detail             string
+	ResultSize         int64
+	ReturnedAt         *int64
+	SettledByWorkspace string
+	SettledByUser      string
 }
 
 func (q *Queries) InsertExecution(ctx context.Context, arg InsertExecutionParams) error {
@@ -163,6 +226,10 @@ func (q *Queries) InsertExecution(ctx context.Context, arg InsertExecutionParams
 		arg.FinishedAt,
 		arg.Outcome,
 		arg.Detail,
+		arg.ResultSize,
+		arg.ReturnedAt,
+		arg.SettledByWorkspace,
+		arg.SettledByUser,
 	)
 	return err
 }
@@ -185,12 +252,14 @@ func (q *Queries) InsertPayload(ctx context.Context, arg InsertPayloadParams) er
 const insertRequest = `-- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    tool_pin, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated, status, reason, editors, execution_id,
+    executor, tool_pin, unpinned, hints, session, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
+    status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
     $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-    $25, $26, $27, $28, $29, $30, $31, $32, $33
+    $25, $26, $27, $28, $29,
+    $30, $31, $32, $33, $34, $35, $36, $37, $38
 )
 `
 
@@ -205,7 +274,11 @@ type InsertRequestParams struct {
 	Environment      string
 	StatedCount      *int64
 	Reversible       *int64
+	Executor         string
 	ToolPin          string
+	Unpinned         int64
+	Hints            string
+	Session          string
 	Version          int64
 	Digest           []byte
 	Effect           string
@@ -218,6 +291,7 @@ type InsertRequestParams struct {
 	Status           string
 	Reason           string
 	Editors          string
+	GrantedBy        string
 	ExecutionID      *string
 	CreatedAt        int64
 	ExpiresAt        int64
@@ -242,7 +316,11 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.Environment,
 		arg.StatedCount,
 		arg.Reversible,
+		arg.Executor,
 		arg.ToolPin,
+		arg.Unpinned,
+		arg.Hints,
+		arg.Session,
 		arg.Version,
 		arg.Digest,
 		arg.Effect,
@@ -255,6 +333,7 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.Status,
 		arg.Reason,
 		arg.Editors,
+		arg.GrantedBy,
 		arg.ExecutionID,
 		arg.CreatedAt,
 		arg.ExpiresAt,
@@ -266,6 +345,20 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.DueAt,
 		arg.Revision,
 	)
+	return err
+}
+
+const insertResult = `-- name: InsertResult :exec
+INSERT INTO results (execution_id, result) VALUES ($1, $2)
+`
+
+type InsertResultParams struct {
+	ExecutionID string
+	Result      []byte
+}
+
+func (q *Queries) InsertResult(ctx context.Context, arg InsertResultParams) error {
+	_, err := q.db.ExecContext(ctx, insertResult, arg.ExecutionID, arg.Result)
 	return err
 }
 
@@ -341,7 +434,7 @@ func (q *Queries) LastUse(ctx context.Context, arg LastUseParams) (LastUseRow, e
 }
 
 const loadDecisions = `-- name: LoadDecisions :many
-SELECT receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, version, digest, roles, own, decided_at, revision FROM decisions
+SELECT receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own, decided_at, revision FROM decisions
 WHERE request_id = $1 AND revision <= $2
 ORDER BY ordinal
 `
@@ -371,6 +464,7 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 			&i.Verdict,
 			&i.Reason,
 			&i.Surface,
+			&i.Scope,
 			&i.Version,
 			&i.Digest,
 			&i.Roles,
@@ -393,27 +487,66 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 
 const loadRequest = `-- name: LoadRequest :one
 SELECT
-    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.tool_pin, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
+    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
     payloads.payload,
     executions.version AS execution_version,
     executions.started_at,
     executions.finished_at,
     executions.outcome,
-    executions.detail
+    executions.detail,
+    executions.result_size,
+    executions.returned_at,
+    executions.settled_by_workspace,
+    executions.settled_by_user,
+    given.scope AS grant_scope,
+    given.session AS grant_session,
+    given.granted_at,
+    given.expires_at AS grant_expires_at,
+    given.revoked_at,
+    given.revoked_by,
+    under.scope AS under_scope,
+    under.session AS under_session,
+    under.granted_at AS under_granted_at,
+    under.expires_at AS under_expires_at,
+    under.revoked_at AS under_revoked_at,
+    under.revoked_by AS under_revoked_by,
+    CAST((
+        SELECT COUNT(*) FROM requests AS used
+        WHERE used.granted_by = requests.id AND used.granted_by <> '' AND used.status = 'applied'
+    ) AS BIGINT) AS grant_uses
 FROM requests
 LEFT JOIN payloads ON payloads.request_id = requests.id AND payloads.version = requests.version
 LEFT JOIN executions ON executions.id = requests.execution_id
+LEFT JOIN grants AS given ON given.request_id = requests.id
+LEFT JOIN grants AS under ON under.request_id = requests.granted_by
 WHERE requests.id = $1
 `
 
 type LoadRequestRow struct {
-	Request          Request
-	Payload          []byte
-	ExecutionVersion *int64
-	StartedAt        *int64
-	FinishedAt       *int64
-	Outcome          *string
-	Detail           *string
+	Request            Request
+	Payload            []byte
+	ExecutionVersion   *int64
+	StartedAt          *int64
+	FinishedAt         *int64
+	Outcome            *string
+	Detail             *string
+	ResultSize         *int64
+	ReturnedAt         *int64
+	SettledByWorkspace *string
+	SettledByUser      *string
+	GrantScope         *string
+	GrantSession       *string
+	GrantedAt          *int64
+	GrantExpiresAt     *int64
+	RevokedAt          *int64
+	RevokedBy          *string
+	UnderScope         *string
+	UnderSession       *string
+	UnderGrantedAt     *int64
+	UnderExpiresAt     *int64
+	UnderRevokedAt     *int64
+	UnderRevokedBy     *string
+	GrantUses          int64
 }
 
 // LoadRequest returns a request even if its payload or its execution is lost, so
@@ -432,7 +565,11 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.Environment,
 		&i.Request.StatedCount,
 		&i.Request.Reversible,
+		&i.Request.Executor,
 		&i.Request.ToolPin,
+		&i.Request.Unpinned,
+		&i.Request.Hints,
+		&i.Request.Session,
 		&i.Request.Version,
 		&i.Request.Digest,
 		&i.Request.Effect,
@@ -445,6 +582,7 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.Status,
 		&i.Request.Reason,
 		&i.Request.Editors,
+		&i.Request.GrantedBy,
 		&i.Request.ExecutionID,
 		&i.Request.CreatedAt,
 		&i.Request.ExpiresAt,
@@ -461,8 +599,36 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.FinishedAt,
 		&i.Outcome,
 		&i.Detail,
+		&i.ResultSize,
+		&i.ReturnedAt,
+		&i.SettledByWorkspace,
+		&i.SettledByUser,
+		&i.GrantScope,
+		&i.GrantSession,
+		&i.GrantedAt,
+		&i.GrantExpiresAt,
+		&i.RevokedAt,
+		&i.RevokedBy,
+		&i.UnderScope,
+		&i.UnderSession,
+		&i.UnderGrantedAt,
+		&i.UnderExpiresAt,
+		&i.UnderRevokedAt,
+		&i.UnderRevokedBy,
+		&i.GrantUses,
 	)
 	return i, err
+}
+
+const loadResult = `-- name: LoadResult :one
+SELECT result FROM results WHERE execution_id = $1
+`
+
+func (q *Queries) LoadResult(ctx context.Context, executionID string) ([]byte, error) {
+	row := q.db.QueryRowContext(ctx, loadResult, executionID)
+	var result []byte
+	err := row.Scan(&result)
+	return result, err
 }
 
 const nextDue = `-- name: NextDue :one
@@ -477,6 +643,89 @@ func (q *Queries) NextDue(ctx context.Context) (*int64, error) {
 	var due_at *int64
 	err := row.Scan(&due_at)
 	return due_at, err
+}
+
+const openRuns = `-- name: OpenRuns :many
+SELECT id FROM requests
+WHERE action = $1 AND executor = 'gateway' AND status IN ('pending', 'approved')
+ORDER BY id
+`
+
+func (q *Queries) OpenRuns(ctx context.Context, action string) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, openRuns, action)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const openTwins = `-- name: OpenTwins :many
+SELECT requests.id FROM requests
+LEFT JOIN executions ON executions.id = requests.execution_id
+WHERE requests.asked = $1 AND requests.agent = $2
+    AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
+    AND requests.target = $5 AND requests.executor = 'gateway' AND requests.effect = 'require_approval'
+    AND requests.status IN ('approved', 'applied') AND requests.granted_by = '' AND requests.apply_by > CAST($6 AS BIGINT)
+    AND executions.returned_at IS NULL
+ORDER BY requests.id DESC
+LIMIT 1
+`
+
+type OpenTwinsParams struct {
+	Asked            []byte
+	Agent            string
+	ActsForWorkspace string
+	ActsForUser      string
+	Target           string
+	Now              int64
+}
+
+// OpenTwins returns at most one request of an agent for the same that people
+// approved and that the gateway has yet to run, or whose result the agent hasn't
+// got, as long as the approval could be used.
+func (q *Queries) OpenTwins(ctx context.Context, arg OpenTwinsParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, openTwins,
+		arg.Asked,
+		arg.Agent,
+		arg.ActsForWorkspace,
+		arg.ActsForUser,
+		arg.Target,
+		arg.Now,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pendingTwins = `-- name: PendingTwins :many
@@ -534,7 +783,7 @@ func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]s
 }
 
 const recentRequests = `-- name: RecentRequests :many
-SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.tool_pin, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
+SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
 FROM requests
 JOIN payloads ON payloads.request_id = requests.id AND payloads.version = 1
 ORDER BY requests.id DESC
@@ -568,7 +817,11 @@ func (q *Queries) RecentRequests(ctx context.Context, count int64) ([]RecentRequ
 			&i.Request.Environment,
 			&i.Request.StatedCount,
 			&i.Request.Reversible,
+			&i.Request.Executor,
 			&i.Request.ToolPin,
+			&i.Request.Unpinned,
+			&i.Request.Hints,
+			&i.Request.Session,
 			&i.Request.Version,
 			&i.Request.Digest,
 			&i.Request.Effect,
@@ -581,6 +834,7 @@ func (q *Queries) RecentRequests(ctx context.Context, count int64) ([]RecentRequ
 			&i.Request.Status,
 			&i.Request.Reason,
 			&i.Request.Editors,
+			&i.Request.GrantedBy,
 			&i.Request.ExecutionID,
 			&i.Request.CreatedAt,
 			&i.Request.ExpiresAt,
@@ -632,6 +886,134 @@ func (q *Queries) RecordUse(ctx context.Context, arg RecordUseParams) error {
 		arg.Integration,
 		arg.Tool,
 		arg.LastUsedAt,
+	)
+	return err
+}
+
+const runnableRequests = `-- name: RunnableRequests :many
+SELECT id FROM requests
+WHERE executor = 'gateway' AND status = 'approved'
+ORDER BY decided_at, id
+LIMIT CAST($1 AS BIGINT)
+`
+
+func (q *Queries) RunnableRequests(ctx context.Context, count int64) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, runnableRequests, count)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const saveGrant = `-- name: SaveGrant :exec
+INSERT INTO grants (request_id, scope, session, granted_at, expires_at, revoked_at, revoked_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (request_id) DO UPDATE SET revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by
+`
+
+type SaveGrantParams struct {
+	RequestID string
+	Scope     string
+	Session   string
+	GrantedAt int64
+	ExpiresAt int64
+	RevokedAt *int64
+	RevokedBy string
+}
+
+func (q *Queries) SaveGrant(ctx context.Context, arg SaveGrantParams) error {
+	_, err := q.db.ExecContext(ctx, saveGrant,
+		arg.RequestID,
+		arg.Scope,
+		arg.Session,
+		arg.GrantedAt,
+		arg.ExpiresAt,
+		arg.RevokedAt,
+		arg.RevokedBy,
+	)
+	return err
+}
+
+const unfinishedRequests = `-- name: UnfinishedRequests :many
+SELECT requests.id FROM executions
+JOIN requests ON requests.execution_id = executions.id
+WHERE executions.finished_at IS NULL AND requests.executor = 'gateway'
+ORDER BY executions.started_at, requests.id
+LIMIT CAST($1 AS BIGINT)
+`
+
+func (q *Queries) UnfinishedRequests(ctx context.Context, count int64) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, unfinishedRequests, count)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const updateExecution = `-- name: UpdateExecution :exec
+UPDATE executions
+SET
+    finished_at = $1,
+    outcome = $2,
+    detail = $3,
+    result_size = $4,
+    returned_at = $5,
+    settled_by_workspace = $6,
+    settled_by_user = $7
+WHERE id = $8
+`
+
+type UpdateExecutionParams struct {
+	FinishedAt         *int64
+	Outcome            string
+	Detail             string
+	ResultSize         int64
+	ReturnedAt         *int64
+	SettledByWorkspace string
+	SettledByUser      string
+	ID                 string
+}
+
+func (q *Queries) UpdateExecution(ctx context.Context, arg UpdateExecutionParams) error {
+	_, err := q.db.ExecContext(ctx, updateExecution,
+		arg.FinishedAt,
+		arg.Outcome,
+		arg.Detail,
+		arg.ResultSize,
+		arg.ReturnedAt,
+		arg.SettledByWorkspace,
+		arg.SettledByUser,
+		arg.ID,
 	)
 	return err
 }

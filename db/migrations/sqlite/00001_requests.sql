@@ -13,7 +13,11 @@ CREATE TABLE requests (
     environment        TEXT    NOT NULL,
     stated_count       INTEGER,
     reversible         INTEGER CHECK (reversible IN (0, 1)),
+    executor           TEXT    NOT NULL CHECK (executor IN ('agent', 'gateway')),
     tool_pin           TEXT    NOT NULL,
+    unpinned           INTEGER NOT NULL CHECK (unpinned IN (0, 1)),
+    hints              TEXT    NOT NULL, -- JSON of policy.Hints
+    session            TEXT    NOT NULL,
     version            INTEGER NOT NULL CHECK (version >= 1),
     digest             BLOB    NOT NULL,
     effect             TEXT    NOT NULL CHECK (effect IN ('allow', 'require_approval', 'deny')),
@@ -26,6 +30,7 @@ CREATE TABLE requests (
     status             TEXT    NOT NULL CHECK (status IN ('pending', 'approved', 'rejected', 'expired', 'applied')),
     reason             TEXT    NOT NULL,
     editors            TEXT    NOT NULL, -- JSON of []approval.Approver
+    granted_by         TEXT    NOT NULL, -- the request whose grant approved it
     execution_id       TEXT,
     created_at         INTEGER NOT NULL,
     expires_at         INTEGER NOT NULL,
@@ -49,6 +54,14 @@ CREATE INDEX requests_due ON requests (due_at, id) WHERE due_at IS NOT NULL;
 
 CREATE INDEX requests_pending ON requests (agent, acts_for_workspace, acts_for_user, expires_at) WHERE status = 'pending';
 
+CREATE INDEX requests_runnable ON requests (decided_at, id) WHERE executor = 'gateway' AND status = 'approved';
+
+CREATE INDEX requests_open_runs ON requests (action) WHERE executor = 'gateway' AND status IN ('pending', 'approved');
+
+CREATE INDEX requests_asked_runs ON requests (asked, agent) WHERE executor = 'gateway' AND status IN ('approved', 'applied') AND effect = 'require_approval';
+
+CREATE INDEX requests_granted ON requests (granted_by) WHERE granted_by <> '';
+
 CREATE INDEX requests_rejected ON requests (asked, agent) WHERE status = 'rejected' AND effect = 'require_approval';
 
 -- Every version of a payload is kept: a decision is about one of them. They
@@ -69,6 +82,7 @@ CREATE TABLE decisions (
     verdict            TEXT    NOT NULL CHECK (verdict IN ('approve', 'reject')),
     reason             TEXT    NOT NULL,
     surface            TEXT    NOT NULL,
+    scope              TEXT    NOT NULL,
     version            INTEGER NOT NULL CHECK (version >= 1),
     digest             BLOB    NOT NULL,
     roles              TEXT    NOT NULL, -- JSON of []approval.Membership
@@ -77,17 +91,57 @@ CREATE TABLE decisions (
     revision           INTEGER NOT NULL, -- the request's revision that has it first
     UNIQUE (request_id, ordinal),
     UNIQUE (request_id, version, approver_workspace, approver_user, verdict),
-    CHECK ((surface = 'policy') = (approver_workspace = '' AND approver_user = '')) -- only policy decides without a person
+    CHECK ((surface IN ('policy', 'in-band', 'grant')) = (approver_workspace = '' AND approver_user = '')) -- everywhere else a person decides
 ) STRICT;
 
 CREATE TABLE executions (
-    id          TEXT    NOT NULL PRIMARY KEY,
-    request_id  TEXT    NOT NULL UNIQUE REFERENCES requests (id),
-    version     INTEGER NOT NULL CHECK (version >= 1),
-    started_at  INTEGER NOT NULL,
-    finished_at INTEGER,
-    outcome     TEXT    NOT NULL CHECK (outcome IN ('unknown', 'succeeded', 'failed')),
-    detail      TEXT    NOT NULL
+    id                   TEXT    NOT NULL PRIMARY KEY,
+    request_id           TEXT    NOT NULL UNIQUE REFERENCES requests (id),
+    version              INTEGER NOT NULL CHECK (version >= 1),
+    started_at           INTEGER NOT NULL,
+    finished_at          INTEGER,
+    outcome              TEXT    NOT NULL CHECK (outcome IN ('unknown', 'succeeded', 'failed')),
+    detail               TEXT    NOT NULL,
+    result_size          INTEGER NOT NULL CHECK (result_size >= 0),
+    returned_at          INTEGER,
+    settled_by_workspace TEXT    NOT NULL,
+    settled_by_user      TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX executions_unfinished ON executions (started_at) WHERE finished_at IS NULL;
+
+-- What runs returned, apart from the executions so that looking at one reads
+-- none.
+CREATE TABLE results (
+    execution_id TEXT  NOT NULL PRIMARY KEY REFERENCES executions (id),
+    result       BLOB  NOT NULL
+) STRICT;
+
+CREATE TABLE grants (
+    request_id TEXT    NOT NULL PRIMARY KEY REFERENCES requests (id),
+    scope      TEXT    NOT NULL,
+    session    TEXT    NOT NULL,
+    granted_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    revoked_at INTEGER,
+    revoked_by TEXT    NOT NULL,
+    CHECK ((revoked_at IS NULL) = (revoked_by = ''))
+) STRICT;
+
+CREATE INDEX grants_in_force ON grants (expires_at) WHERE revoked_at IS NULL;
+
+-- The tools of downstream servers: what each server says, and what is accepted.
+CREATE TABLE tools (
+    server            TEXT    NOT NULL,
+    name              TEXT    NOT NULL,
+    seen_pin          TEXT    NOT NULL,
+    seen_definition   BLOB    NOT NULL,
+    seen_at           INTEGER NOT NULL,
+    pinned_pin        TEXT    NOT NULL,
+    pinned_definition BLOB    NOT NULL,
+    pinned_at         INTEGER NOT NULL,
+    pinned_by         TEXT    NOT NULL,
+    PRIMARY KEY (server, name)
 ) STRICT;
 
 -- When each agent last applied a request, which is what a first use is told by.
@@ -153,6 +207,9 @@ DROP TABLE tokens;
 DROP TABLE outbox;
 DROP TABLE events;
 DROP TABLE uses;
+DROP TABLE tools;
+DROP TABLE grants;
+DROP TABLE results;
 DROP TABLE executions;
 DROP TABLE decisions;
 DROP TABLE payloads;
