@@ -237,6 +237,9 @@ func (r *Request) edit(who Approver, version int, payload Payload, explained pol
 	r.Version++
 	r.Digest = next
 	r.Payload = append(Payload(nil), payload...)
+	if r.Executor == ByGateway {
+		r.Target = ruling.Target
+	}
 	r.Editors = append(r.Editors, who)
 	if r.Ruling.StricterThan(ruling) == "" {
 		before := r.Ruling

@@ -113,7 +113,7 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	current, now := s.Policy(), s.options.Now()
 	take := func() error { return s.pace.take(agent, current.Limits().PerMinute, now) }
 	// What an agent asks for is counted whatever becomes of it. Of the calls that
-	// it makes through the gateway, those that policy allows bother nobody.
+	// it makes through the gateway, those that are approved at once bother nobody.
 	if p.Executor != ByGateway {
 		if err := take(); err != nil {
 			return nil, err
@@ -128,11 +128,6 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	if err != nil {
 		return nil, err
 	}
-	if p.Executor == ByGateway && explained.Ruling.Effect != policy.Allow {
-		if err := take(); err != nil {
-			return nil, err
-		}
-	}
 	r, err := propose(agent, p, explained, now, s.options.Rand)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
@@ -146,6 +141,11 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 			if err := r.decideByGrant(granted, now, s.options.Rand); err != nil {
 				return nil, fmt.Errorf("making the request: %w", err)
 			}
+		}
+	}
+	if p.Executor == ByGateway && (r.Status == Pending || r.Status == Rejected) {
+		if err := take(); err != nil {
+			return nil, err
 		}
 	}
 	var destinations []string

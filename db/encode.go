@@ -75,6 +75,7 @@ func updateParams(r *approval.Request, loadedRevision int64) (sqlc.UpdateRequest
 	return sqlc.UpdateRequestParams{
 		ID:             row.ID,
 		LoadedRevision: loadedRevision,
+		Target:         row.Target,
 		Version:        row.Version,
 		Digest:         row.Digest,
 		Effect:         row.Effect,

@@ -15,6 +15,7 @@ INSERT INTO requests (
 -- UpdateRequest saves what can change in a request, under a compare-and-swap.
 UPDATE requests
 SET
+    target = @target,
     version = @version,
     digest = @digest,
     effect = @effect,

@@ -1021,29 +1021,31 @@ func (q *Queries) UpdateExecution(ctx context.Context, arg UpdateExecutionParams
 const updateRequest = `-- name: UpdateRequest :execrows
 UPDATE requests
 SET
-    version = $1,
-    digest = $2,
-    effect = $3,
-    tier = $4,
-    ruling = $5,
-    explanation = $6,
-    reminders = $7,
-    escalated = $8,
-    status = $9,
-    reason = $10,
-    editors = $11,
-    execution_id = $12,
-    decided_at = $13,
-    apply_by = $14,
-    closed_at = $15,
-    updated_at = $16,
-    deadline = $17,
-    due_at = $18,
-    revision = $19
-WHERE id = $20 AND revision = $21
+    target = $1,
+    version = $2,
+    digest = $3,
+    effect = $4,
+    tier = $5,
+    ruling = $6,
+    explanation = $7,
+    reminders = $8,
+    escalated = $9,
+    status = $10,
+    reason = $11,
+    editors = $12,
+    execution_id = $13,
+    decided_at = $14,
+    apply_by = $15,
+    closed_at = $16,
+    updated_at = $17,
+    deadline = $18,
+    due_at = $19,
+    revision = $20
+WHERE id = $21 AND revision = $22
 `
 
 type UpdateRequestParams struct {
+	Target         string
 	Version        int64
 	Digest         []byte
 	Effect         string
@@ -1070,6 +1072,7 @@ type UpdateRequestParams struct {
 // UpdateRequest saves what can change in a request, under a compare-and-swap.
 func (q *Queries) UpdateRequest(ctx context.Context, arg UpdateRequestParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, updateRequest,
+		arg.Target,
 		arg.Version,
 		arg.Digest,
 		arg.Effect,
