@@ -94,6 +94,7 @@ func (c *countedConnection) Read(context.Context) (jsonrpc.Message, error) {
 	message, err := c.Connection.Read(c.open)
 	if request, ok := message.(*jsonrpc.Request); ok && err == nil && request.IsCall() {
 		c.calls.begin()
+		keepParams(request)
 	}
 	return message, err
 }

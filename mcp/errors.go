@@ -24,7 +24,8 @@ func refusal(err error, r *approval.Request) error {
 		is   error
 		text string
 	}{
-		{approval.ErrNotFound, "There is no such request of yours. Use the elicitationId that request_approval returned."},
+		{approval.ErrNotFound, "There is no such request of yours. Use the id that the call which asked returned."},
+		{approval.ErrServerRuns, "The server runs this itself, and hands nobody its payload. Call await_result at the gateway with this id as requestId to get the result."},
 		{approval.ErrPending, whilePending},
 		{approval.ErrExpired, whenExpired},
 		{approval.ErrRejected, "The request was rejected. " + noRetry},

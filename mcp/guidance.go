@@ -36,6 +36,9 @@ func afterRequest(r *approval.Request, reviewURL string) string {
 
 // guidance is what the request's status means for the agent that asked.
 func guidance(r *approval.Request) string {
+	if r.Executor == approval.ByGateway {
+		return gatewayGuidance(r)
+	}
 	switch r.Status {
 	case approval.Pending:
 		return whilePending
@@ -67,6 +70,34 @@ func whenDenied(r *approval.Request) string {
 	return "The policy denies this action, and no person was asked. " + r.Reason + " Don't reach the same effect another way. Tell the user."
 }
 
+// gatewayGuidance is guidance for a call of a tool that the server runs itself.
+func gatewayGuidance(r *approval.Request) string {
+	const fetch = "Call await_result with this id as requestId"
+	switch r.Status {
+	case approval.Pending:
+		return "Nobody has decided yet. This is not a refusal and not an approval. " + fetch + ", as often as needed: it waits for the decision and then for the tool's result. Don't call the tool again meanwhile."
+	case approval.Approved:
+		return approvedBy(r) + "The server runs the call itself; don't call the tool again. " + fetch + " to get its result."
+	case approval.Rejected:
+		return whenRejected(r)
+	case approval.Expired:
+		if r.ApplyBy.IsZero() {
+			return "Nobody decided in time, so the request has expired and nothing ran. Silence is not consent, and nobody refused. Don't reach the same effect another way. Ask the user whether to call the tool again."
+		}
+		return "The call was approved, but it couldn't run before the deadline for that, so the approval has expired and nothing ran. Ask the user whether to call the tool again."
+	}
+	switch execution := r.Execution; {
+	case execution == nil || execution.FinishedAt.IsZero():
+		return "The call was approved and runs now. Don't call the tool again. " + fetch + " to get its result."
+	case execution.Outcome == approval.Unknown:
+		return "The call was approved and began to run, and nobody knows how it ended: it may have taken effect. Don't call the tool again and don't reach the same effect another way. A person has to look; tell the user."
+	case execution.ResultSize > 0:
+		return "The call was approved and has run. " + fetch + " to get its result, if you don't have it."
+	default:
+		return "The call was approved and has run, once. Don't call the tool again for it."
+	}
+}
+
 // whenRejected keeps a person's no apart from an approval that stopped counting.
 func whenRejected(r *approval.Request) string {
 	if r.Ruling.Effect == policy.Deny {
@@ -76,6 +107,9 @@ func whenRejected(r *approval.Request) string {
 		if decision.Verdict != approval.Reject || decision.Version != r.Version {
 			continue
 		}
+		if !decision.Person() {
+			return decision.Reason + " Nothing ran. " + noRetry
+		}
 		if decision.Reason == "" {
 			return "A person said no and gave no reason. " + noRetry
 		}
@@ -84,6 +118,9 @@ func whenRejected(r *approval.Request) string {
 	what := "The approval no longer counts. "
 	if r.DecidedAt.IsZero() {
 		what = "The request no longer counts. "
+	}
+	if r.Executor == approval.ByGateway {
+		return what + r.Reason + " Nothing ran. Ask the user whether to call the tool again."
 	}
 	return what + r.Reason + " Don't run the action. Ask the user whether to ask again with request_approval."
 }

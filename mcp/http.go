@@ -47,6 +47,7 @@ type Handler struct {
 	server  *server
 	sdk     *sdk.Server
 	handler http.Handler
+	remove  func() // takes the gateway off, if there is one
 	posts   *calls
 	options HandlerOptions
 	// bodyLimit is the largest body of a request in bytes.
@@ -72,7 +73,12 @@ func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler
 		options:   options,
 		bodyLimit: int64(4*options.PayloadLimit + 64<<10),
 	}
-	h.server.addTo(over)
+	h.remove = func() {}
+	if options.Gateway != nil {
+		h.remove = h.server.install(over, options.Gateway)
+	} else {
+		h.server.addTo(over)
+	}
 	over.AddReceivingMiddleware(track)
 
 	get := func(*http.Request) *sdk.Server { return over }
@@ -89,22 +95,27 @@ func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler
 		MaxRequestBodyBytes:          h.bodyLimit,
 		DisableLocalhostProtection:   true,
 	})
-	exact := exactArguments(stateless)
 	// The SDK reads a call's token info from where RequireBearerToken puts it;
 	// the token itself was verified before, in authenticate.
 	carry := auth.RequireBearerToken(verified, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
-	h.handler = http.NewCrossOriginProtection().Handler(carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h.handler = http.NewCrossOriginProtection().Handler(carry(exactParams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(protocolHeader) >= statelessFrom {
-			exact.ServeHTTP(w, r)
+			stateless.ServeHTTP(w, r)
 			return
 		}
+		if e, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+			// The SDK refuses a session that isn't the agent's.
+			e.session = sessionName(r.Header.Get(sessionHeader))
+		}
 		stateful.ServeHTTP(w, r)
-	})))
+	}))))
 	return h
 }
 
 // exchange is one HTTP request with the agent that its token named. It travels
 // with the request into the tools.
+//
+// Over stdio, where nothing else has to, only params travel.
 type exchange struct {
 	agent    approval.Agent
 	response *keepAlive
@@ -113,9 +124,11 @@ type exchange struct {
 	request context.Context
 	// answered says that closing needn't wait for the request.
 	answered func()
-	// arguments are those of the call as they were written, if the SDK was
-	// given others.
-	arguments []byte
+	// session names the session that the request belongs to, if it has one.
+	session string
+	// params are those of the one message as they were written; nil if it isn't
+	// one or isn't strict JSON.
+	params []byte
 }
 
 // Where the exchange is: in the request's context, and in its
@@ -162,6 +175,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // arrived whole, get 503.
 // Call it before http.Server.Shutdown, which waits for open event streams.
 func (h *Handler) Close() {
+	defer h.remove()
 	h.server.end()
 	h.posts.drain(nil)
 	for session := range h.sdk.Sessions() {
@@ -189,15 +203,12 @@ func exchangeOf(extra *sdk.RequestExtra) *exchange {
 	return e
 }
 
-func callerOf(request *sdk.CallToolRequest) (caller, error) {
-	e := exchangeOf(request.Extra)
-	if e == nil {
+func callerOf(request sdk.Request) (caller, error) {
+	e := exchangeOf(request.GetExtra())
+	if e == nil || e.request == nil {
 		return caller{}, errors.New("a call arrived without a verified token")
 	}
-	if e.arguments != nil {
-		request.Params.Arguments = e.arguments
-	}
-	return caller{agent: e.agent, reachable: e.request}, nil
+	return caller{agent: e.agent, reachable: e.request, session: e.session, params: e.params}, nil
 }
 
 // track lets the HTTP response of a call be kept alive while the call runs, and
@@ -206,7 +217,7 @@ func track(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
 		if e := exchangeOf(request.GetExtra()); e != nil {
 			switch method {
-			case toolMethod:
+			case toolMethod, "resources/read", "prompts/get", "completion/complete":
 				e.response.waits()
 				defer e.response.continues()
 			case "subscriptions/listen":

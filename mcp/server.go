@@ -16,6 +16,8 @@ import (
 type Options struct {
 	// Version is the product's, as clients are told; empty means "devel".
 	Version string
+	// Gateway is served in place of the tools to ask and to apply; nil for none.
+	Gateway Gateway
 	// Now is the clock of the flow; nil means time.Now.
 	Now func() time.Time
 	// Logger gets what no caller is told; nil discards it.
@@ -37,7 +39,7 @@ func (o *Options) defaults() {
 // server answers the four tools.
 type server struct {
 	flow    Flow
-	caller  func(*sdk.CallToolRequest) (caller, error)
+	caller  func(sdk.Request) (caller, error)
 	prompts *prompts
 	logger  *slog.Logger
 
@@ -46,11 +48,14 @@ type server struct {
 	stop     context.CancelFunc
 }
 
-// caller is who makes a call, and for how long an answer can reach them beyond
-// what the call's context says; nil means as long as that.
+// caller is who makes a call, and how.
 type caller struct {
-	agent     approval.Agent
+	agent approval.Agent
+	// reachable is how long an answer can reach them beyond what the call's
+	// context says; nil means as long as that.
 	reachable context.Context
+	session   string // as a Gateway is told
+	params    []byte // as a Gateway is told
 }
 
 // lastKnownLimit is how long looking a request up may take while stopping.
@@ -62,7 +67,7 @@ var errStopping = errors.New("the server is stopping")
 // errGone ends waiting when nobody is left to be answered.
 var errGone = errors.New("the caller went away")
 
-func newServer(flow Flow, who func(*sdk.CallToolRequest) (caller, error), options Options) *server {
+func newServer(flow Flow, who func(sdk.Request) (caller, error), options Options) *server {
 	stopping, stop := context.WithCancel(context.Background())
 	return &server{
 		flow:     flow,
@@ -76,10 +81,22 @@ func newServer(flow Flow, who func(*sdk.CallToolRequest) (caller, error), option
 
 // newSDKServer is the SDK's server of the product, without tools.
 func newSDKServer(options Options) *sdk.Server {
-	return sdk.NewServer(
-		&sdk.Implementation{Name: "countersign", Title: "Countersign", Version: options.Version},
-		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}},
-	)
+	settings := &sdk.ServerOptions{
+		Instructions: instructions,
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+	}
+	if options.Gateway != nil {
+		// Downstream servers come and go, and what they have changes; so what
+		// any of them may have is said from the start.
+		settings.Instructions = gatewayInstructions
+		settings.Capabilities = &sdk.ServerCapabilities{
+			Tools:       &sdk.ToolCapabilities{ListChanged: true},
+			Resources:   &sdk.ResourceCapabilities{ListChanged: true},
+			Prompts:     &sdk.PromptCapabilities{ListChanged: true},
+			Completions: &sdk.CompletionCapabilities{},
+		}
+	}
+	return sdk.NewServer(&sdk.Implementation{Name: "countersign", Title: "Countersign", Version: options.Version}, settings)
 }
 
 // addTo registers the tools.
@@ -109,6 +126,9 @@ func (s *server) tool(run func(context.Context, call) (*sdk.CallToolResult, erro
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		who, err := s.caller(request)
 		if err == nil {
+			if arguments := argumentsOf(who.params); arguments != nil {
+				request.Params.Arguments = arguments
+			}
 			var result *sdk.CallToolResult
 			if result, err = run(ctx, call{request, who}); err == nil {
 				return result, nil

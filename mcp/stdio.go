@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +21,21 @@ import (
 // agent is who calls. A Remote takes its own from its token.
 func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.ReadCloser, out io.WriteCloser, options Options) error {
 	options.defaults()
-	s := newServer(flow, func(*sdk.CallToolRequest) (caller, error) { return caller{agent: agent}, nil }, options)
+	// The connection is the session, whatever the protocol says of sessions.
+	connection := sessionName(rand.Text())
+	s := newServer(flow, func(request sdk.Request) (caller, error) {
+		who := caller{agent: agent, session: connection}
+		if e := exchangeOf(request.GetExtra()); e != nil {
+			who.params = e.params
+		}
+		return who, nil
+	}, options)
 	over := newSDKServer(options)
-	s.addTo(over)
+	if options.Gateway != nil {
+		defer s.install(over, options.Gateway)()
+	} else {
+		s.addTo(over)
+	}
 	// When ctx ends, calls must still be answered: only closing ends the session.
 	answered := newCalls()
 	open, hangUp := context.WithCancel(context.Background())
