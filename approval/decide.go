@@ -266,7 +266,8 @@ func (r *Request) edit(who Approver, version int, payload Payload, explained pol
 // what that asks for on top of it.
 func notWeaker(before, next policy.Ruling) policy.Ruling {
 	kept := before
-	kept.Count, kept.Amount, kept.FirstUse = next.Count, next.Amount, next.FirstUse
+	kept.Count, kept.Amount, kept.FirstUse, kept.Target = next.Count, next.Amount, next.FirstUse, next.Target
+	kept.InBand = before.InBand && next.InBand
 	kept.Redactions = redactions(before, next)
 	if next.StricterThan(before) == "" {
 		return kept

@@ -107,7 +107,9 @@ func TestEveryStateAndAction(t *testing.T) {
 		"edit": func(r *Request) error {
 			return r.edit(grace, r.Version, Payload(`{"ids":[1]}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, now)
 		},
-		"claim":  func(r *Request) error { return r.claim("agent:crm", backing{present: byAda}, oneOf("oncall"), now, source()) },
+		"claim": func(r *Request) error {
+			return r.claim("agent:crm", backing{present: byAda}, oneOf("oncall"), now, source())
+		},
 		"finish": func(r *Request) error { return r.finish("agent:crm", Report{Outcome: Failed}, now) },
 		"expire early": func(r *Request) error {
 			if r.expire(now) {

@@ -66,6 +66,7 @@ type caseDocument struct {
 	FirstUse    []string            `yaml:"first_use"`
 	At          string              `yaml:"at"`
 	Hints       hintsDocument       `yaml:"hints"`
+	Unpinned    bool                `yaml:"unpinned"`
 	Expect      expectationDocument `yaml:"expect"`
 }
 
@@ -157,6 +158,7 @@ func (c *caseReader) read(at place, written caseDocument) Case {
 		Reversible:  written.Reversible,
 		Payload:     c.payload(at, written),
 		Hints:       Hints(written.Hints),
+		Unpinned:    written.Unpinned,
 		FirstUse:    c.firstUse(at.of("first_use"), written.FirstUse),
 		At:          c.time(at.of("at"), written.At),
 	}

@@ -51,6 +51,7 @@ func (c *checker) checkStanzas() {
 		c.checkShown(at.of("amount"), tool.amount, hidden, true)
 		// How many there are of what is redacted may be shown.
 		c.checkShown(at.of("count"), tool.count, hidden, false)
+		c.checkShown(at.of("target"), tool.target, hidden, true)
 	}
 }
 
@@ -99,7 +100,7 @@ func (c *checker) makesPointless(tool *toolRules) *toolRules {
 
 // isBare reports whether the stanza says nothing but a tier.
 func (t *toolRules) isBare() bool {
-	return t.count == nil && t.amount == nil && len(t.bulk) == 0 && len(t.highValue) == 0 && len(t.redact) == 0
+	return t.count == nil && t.amount == nil && t.target == nil && t.idempotency == "" && len(t.bulk) == 0 && len(t.highValue) == 0 && len(t.redact) == 0
 }
 
 // checkThresholds finds thresholds that others make pointless.
@@ -220,7 +221,7 @@ func (c *checker) expressions() []*expression {
 		all = append(all, r.when)
 	}
 	for _, tool := range c.tools {
-		all = append(all, tool.count, tool.amount)
+		all = append(all, tool.count, tool.amount, tool.target)
 	}
 	return slices.DeleteFunc(all, func(e *expression) bool { return e == nil })
 }

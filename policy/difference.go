@@ -144,6 +144,7 @@ func compareRulings(before, after Ruling, payload []byte) []Change {
 		c.requirements(before.Requirement, after.Requirement)
 		c.add("time to decide", within(before.DecideWithin), within(after.DecideWithin), rise(after.DecideWithin, before.DecideWithin))
 		c.scopes(before.Scopes, after.Scopes)
+		c.add("the client's own answer", enough(before.InBand), enough(after.InBand), rise(asks(before.InBand), asks(after.InBand)).opposite())
 		c.add("reminders", reminders(before.RemindAfter), reminders(after.RemindAfter), Neutral)
 		c.add("escalation", before.Escalation.text(), after.Escalation.text(), Neutral)
 	}
@@ -155,6 +156,8 @@ func compareRulings(before, after Ruling, payload []byte) []Change {
 	c.add("environment", before.Environment, after.Environment, Neutral)
 	c.add("count", before.Count.String(), after.Count.String(), Neutral)
 	c.add("amount", before.Amount.String(), after.Amount.String(), Neutral)
+	c.add("target", before.Target, after.Target, Neutral)
+	c.add("argument for the idempotency key", before.Idempotency, after.Idempotency, Neutral)
 	c.ensure(before, after)
 	return c.changes
 }
@@ -204,6 +207,26 @@ func (c *rulingComparison) requirements(before, after Requirement) {
 		// round.
 		c.add("person behind the agent", before.Owner, "not "+before.Owner, Loosened)
 		c.add("person behind the agent", "not "+after.Owner, after.Owner, Stricter)
+	}
+}
+
+func enough(inBand bool) string {
+	if inBand {
+		return "is enough"
+	}
+	return "isn't enough"
+}
+
+// opposite is the direction of a change of something that asks for less if there
+// is more of it.
+func (d Direction) opposite() Direction {
+	switch d {
+	case Stricter:
+		return Loosened
+	case Loosened:
+		return Stricter
+	default:
+		return d
 	}
 }
 
@@ -346,7 +369,9 @@ func (c ChangedCall) kind() string {
 
 // ofCall reports whether what changed depends on the call more than on the
 // policy.
-func (c Change) ofCall() bool { return slices.Contains([]string{"count", "amount", "hidden"}, c.What) }
+func (c Change) ofCall() bool {
+	return slices.Contains([]string{"count", "amount", "target", "hidden"}, c.What)
+}
 
 // String is the difference as text for a terminal, with what is loosened first.
 func (d Difference) String() string {

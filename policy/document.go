@@ -32,6 +32,7 @@ type document struct {
 	Tiers        map[Tier]approvalDocument      `yaml:"tiers"`
 	Modes        map[string]map[Tier]Effect     `yaml:"modes"`
 	Unclassified Effect                         `yaml:"unclassified"`
+	InBand       *inBandDocument                `yaml:"in_band"`
 	Bulk         []thresholdDocument            `yaml:"bulk"`
 	FirstUse     *firstUseDocument              `yaml:"first_use"`
 	Block        []ruleDocument                 `yaml:"block"`
@@ -92,6 +93,12 @@ type firstUseDocument struct {
 	Within       time.Duration `yaml:"within"`
 }
 
+type inBandDocument struct {
+	Tiers        []Tier   `yaml:"tiers"`
+	Environments []string `yaml:"environments"`
+	Modes        []string `yaml:"modes"`
+}
+
 type integrationDocument struct {
 	Mode         string                  `yaml:"mode"`
 	Environments map[string]string       `yaml:"environments"`
@@ -105,6 +112,9 @@ type toolDocument struct {
 	Amount    string              `yaml:"amount"`
 	HighValue []thresholdDocument `yaml:"high_value"`
 	Redact    []string            `yaml:"redact"`
+	Target    string              `yaml:"target"`
+	// Idempotency is an argument's name.
+	Idempotency string `yaml:"idempotency"`
 }
 
 // ruleDocument is one of rules, which raises or lowers, or of block, which

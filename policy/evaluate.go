@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Rule answers for one call.
@@ -68,6 +69,16 @@ func (p *Policy) classify(action, folded string) class {
 	return found
 }
 
+// unpinned is the class of an action whose tool isn't what was accepted: nothing
+// is known of it, and it must not get around what was asked of it before.
+func (c class) unpinned() class {
+	changed := class{id: unclassified, tier: TierDestructive}
+	for _, tool := range c.tools {
+		changed.limit(tool)
+	}
+	return changed
+}
+
 func (c *class) add(tool *toolRules) {
 	if c.id != "" {
 		c.id += " + "
@@ -90,6 +101,7 @@ type evaluation struct {
 	facts  facts
 	trace  *Explanation // nil unless somebody wants to know
 
+	target      string // what the policy says that the call acts on
 	count       Quantity
 	countProven bool // an expression of the policy says the count, not only the agent
 	amount      Quantity
@@ -101,6 +113,9 @@ type evaluation struct {
 func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
 	folded := strings.ToLower(c.Action)
 	e := evaluation{policy: p, call: c, class: p.classify(c.Action, folded), trace: trace}
+	if c.Unpinned {
+		e.class = e.class.unpinned()
+	}
 	integration, tool := integrationOf(c.Action)
 	e.facts = facts{
 		call:        c,
@@ -116,6 +131,7 @@ func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
 	}
 	e.trace.classified(e.class)
 
+	e.aim()
 	e.measure()
 	e.lowered = e.class.tier
 	e.hints()
@@ -166,6 +182,8 @@ func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
 		Amount:       e.amount,
 		FirstUse:     e.call.FirstUse,
 		Redactions:   e.redactions(),
+		Target:       e.target,
+		Idempotency:  e.idempotency(),
 		DecideWithin: terms.decideWithin,
 		ApplyWithin:  terms.applyWithin,
 	}
@@ -173,6 +191,7 @@ func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
 		r.Requirement = terms.requirement
 		r.Requirement.Owner = p.owners[e.call.Agent]
 		r.Scopes = terms.scopes
+		r.InBand = e.inBand(tier, m)
 		r.RemindAfter = terms.remindAfter
 		r.Escalation = terms.escalation
 	}
@@ -183,6 +202,11 @@ func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
 func (e *evaluation) reason(effect Effect, tier Tier, m mode) FiredRule {
 	first := FiredRule{ID: e.class.id}
 	switch {
+	case e.call.Unpinned && e.policy.unclassified == Deny:
+		first.Effect = Deny
+		first.Why = "The tool's definition has changed since it was pinned, and the policy denies what isn't classified."
+	case e.call.Unpinned:
+		first.Why = "The tool's definition has changed since it was pinned, so a person decides."
 	case !e.class.known && e.policy.unclassified == Deny:
 		first.Effect = Deny
 		first.Why = "No rule classifies this action, and the policy denies what isn't classified."
@@ -244,6 +268,89 @@ func (p *Policy) modeWithin(within *integrationRules, environment string, tier T
 		return p.mode
 	}
 	return *found
+}
+
+// maxTarget is how long a target may be, in characters.
+const maxTarget = 500
+
+// aim works out what the call acts on, if the policy says so. What it says
+// counts instead of what the agent says. It says nothing if it can't be worked
+// out, if stanzas differ, or if it would show what is redacted.
+func (e *evaluation) aim() {
+	var aimed []string
+	says := false
+	for _, tool := range e.class.tools {
+		if tool.target == nil {
+			continue
+		}
+		says = true
+		text, why := e.targetOf(tool.target)
+		e.trace.aimed(tool.target, text, why)
+		aimed = append(aimed, text)
+	}
+	if !says {
+		return
+	}
+	if slices.ContainsFunc(aimed, func(text string) bool { return text != aimed[0] }) {
+		aimed[0] = ""
+	}
+	e.target = aimed[0]
+	e.call.Target, e.facts.call.Target = e.target, e.target
+}
+
+// targetOf is what an expression gives as a target, or why it gives none.
+func (e *evaluation) targetOf(expression *expression) (text, why string) {
+	hidden := e.redactions()
+	for _, path := range payloadReads(expression.checked, expression.checked.NativeRep().Expr()) {
+		if !hidden.IsZero() && (len(path) == 0 || hidden.Hide(path) || hidden.below(path)) {
+			return "", valueRedacted
+		}
+	}
+	value, err := expression.value(&e.facts)
+	if err != nil {
+		return "", valueFailed
+	}
+	given, ok := value.Value().(string)
+	switch {
+	case !ok || strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || !utf8.ValidString(given):
+		return "", valueFailed
+	case utf8.RuneCountInString(given) > maxTarget:
+		return "", "too long"
+	default:
+		return given, ""
+	}
+}
+
+// idempotency is the argument in which the tool takes a key; empty if it takes
+// none, or if stanzas differ.
+func (e *evaluation) idempotency() string {
+	var name string
+	for i, tool := range e.class.tools {
+		if i > 0 && tool.idempotency != name {
+			return ""
+		}
+		name = tool.idempotency
+	}
+	return name
+}
+
+// inBand reports whether an answer of the agent's own client is enough: never
+// for what destroys, for what isn't classified or for what is used for the first
+// time, and only where the policy says so.
+func (e *evaluation) inBand(tier Tier, m mode) bool {
+	rules := e.policy.inBand
+	switch {
+	case rules == nil || tier > TierExternal || !rules.tiers[tier] || !rules.environments[e.facts.environment]:
+		return false
+	case !e.class.known || slices.ContainsFunc(e.fired, func(rule FiredRule) bool { return rule.ID == firstUseID }):
+		return false
+	case e.policy.approvals[tier].requirement.ReasonRequired:
+		return false // a client gives none
+	case m.name == "strict" || m.name == "readonly":
+		return rules.modes[m.name]
+	default:
+		return true
+	}
 }
 
 // measure works out on how many things the call acts and what it is worth.

@@ -34,11 +34,16 @@ type Explanation struct {
 	// states, so that the environment is production.
 	EnvironmentKnown bool `json:"environment_known"`
 
+	// Unpinned means that the tool's definition isn't the one that was accepted.
+	Unpinned bool `json:"unpinned,omitempty"`
+
 	Class ExplainedClass `json:"class"`
 	Mode  ExplainedMode  `json:"mode"`
 	// Count and Amount say how each was worked out, in order.
 	Count  []string `json:"count,omitempty"`
 	Amount []string `json:"amount,omitempty"`
+	// Target says how what the call acts on was worked out.
+	Target []string `json:"target,omitempty"`
 	// Rules are the rules that are about the action, by id, also those that
 	// didn't fire.
 	Rules []ExplainedRule `json:"rules,omitempty"`
@@ -107,7 +112,7 @@ const (
 
 // Explain answers for one call as Rule does, and says how it came to that.
 func (p *Policy) Explain(c Call) Explanation {
-	x := Explanation{Agent: c.Agent, Action: c.Action, Stated: c.Environment}
+	x := Explanation{Agent: c.Agent, Action: c.Action, Stated: c.Environment, Unpinned: c.Unpinned}
 	x.Ruling = p.evaluate(c, &x)
 	_, x.EnvironmentKnown = p.named[strings.ToLower(c.Environment)]
 	x.Mode.Of = p.modeOwner(x.Ruling.Integration, x.Ruling.Environment, x.Mode.Name)
@@ -170,6 +175,17 @@ func (x *Explanation) quantity(what string, from *expression, q Quantity) {
 		x.Count = append(x.Count, text)
 	} else {
 		x.Amount = append(x.Amount, text)
+	}
+}
+
+// aimed notes what an expression gives as a target, or why it gives none.
+func (x *Explanation) aimed(from *expression, text, why string) {
+	switch {
+	case x == nil:
+	case why != "":
+		x.Target = append(x.Target, fmt.Sprintf("%s: %s", onOneLine(from.source), why))
+	default:
+		x.Target = append(x.Target, fmt.Sprintf("%s gives %s", onOneLine(from.source), visible.Line(text)))
 	}
 }
 

@@ -96,6 +96,7 @@ func (x Explanation) text(less detail) string {
 	p.call(x)
 	p.title("Why")
 	p.class(x)
+	p.target(x)
 	p.quantity("count", x.Ruling.Count, x.Count)
 	p.quantity("amount", x.Ruling.Amount, x.Amount)
 	p.tier(x)
@@ -137,6 +138,9 @@ func (p *page) approvers(r Ruling) {
 		reason = " and must give a reason"
 	}
 	p.line(0, "They have at most %s%s.", spell(r.DecideWithin), reason)
+	if r.InBand {
+		p.line(0, "Where the agent's own client can ask its user, that user's answer is enough.")
+	}
 	p.self(r.Requirement)
 }
 
@@ -183,12 +187,32 @@ func (p *page) call(x Explanation) {
 
 func (p *page) class(x Explanation) {
 	switch tier := x.Class.Tier; {
+	case x.Unpinned:
+		p.item("The tool's definition has changed since it was pinned. Until somebody pins it again, it counts as %s.", tier)
 	case !x.Ruling.Classified:
 		p.item("The policy doesn't list this action. Until it does, it counts as %s.", tier)
 	case x.Class.ID == x.Action:
 		p.item("The policy lists it as %s.", tier)
 	default:
 		p.item("The policy lists it as %s (%s).", tier, visible.Line(x.Class.ID))
+	}
+}
+
+// target says what the call acts on, and how that was worked out.
+func (p *page) target(x Explanation) {
+	switch {
+	case len(x.Target) == 0:
+		return
+	case x.Ruling.Target == "":
+		p.item("What it acts on can't be told.")
+	default:
+		p.item("It acts on %s.", quoted(x.Ruling.Target))
+	}
+	if p.less >= noConditions {
+		return
+	}
+	for _, step := range x.Target {
+		p.line(4, "%s", shortened(step, mostExpression))
 	}
 }
 
@@ -244,7 +268,7 @@ func (p *page) afterMode(x Explanation) {
 		}
 	}
 	switch {
-	case x.Ruling.Classified:
+	case x.Ruling.Classified, x.Unpinned && x.Mode.Effect != Allow && x.Ruling.Rules[0].Effect != Deny:
 	case len(x.Ruling.Rules) > 0 && x.Ruling.Rules[0].Effect == Deny:
 		p.item("The policy denies what it doesn't list.")
 	case x.Mode.Effect == Allow:

@@ -105,6 +105,7 @@ func (b *builder) build() {
 	}
 	b.bulk = b.thresholds(place{"bulk"}, d.Bulk, TierInternalWrite)
 	b.buildFirstUse()
+	b.buildInBand()
 	for _, name := range slices.Sorted(maps.Keys(d.Integrations)) {
 		b.buildIntegration(name, d.Integrations[name])
 	}
@@ -318,6 +319,42 @@ func (b *builder) buildFirstUse() {
 	b.firstUse = rules
 }
 
+// buildInBand reads where an agent's own client may confirm. What destroys is
+// never confirmed by whoever wants it done.
+func (b *builder) buildInBand() {
+	written := b.source.InBand
+	if written == nil {
+		return
+	}
+	at := place{"in_band"}
+	rules := &inBandRules{modes: make(map[string]bool)}
+	if len(written.Tiers) == 0 {
+		b.problem(at, "tiers is missing; name some of 1, 2 and 3")
+	}
+	for i, tier := range written.Tiers {
+		if !tier.valid() || tier > TierExternal {
+			b.problem(at.of("tiers", i), "is %d; 1, 2 and 3 are accepted, since people decide on what is worse", tier)
+			continue
+		}
+		rules.tiers[tier] = true
+	}
+	rules.environments = b.environmentSet(at.of("environments"), written.Environments)
+	if rules.environments == nil {
+		rules.environments = make(map[string]bool)
+		for name := range b.environments {
+			rules.environments[name] = name != production
+		}
+	}
+	for i, name := range written.Modes {
+		if m := b.modeNamed(at.of("modes", i), name); m != nil {
+			rules.modes[m.name] = true
+		} else if name == "" {
+			b.problem(at.of("modes", i), "names no mode")
+		}
+	}
+	b.inBand = rules
+}
+
 // environmentSet is a set of environments by name; nil for none named, which
 // means all.
 func (b *builder) environmentSet(at place, names []string) map[string]bool {
@@ -366,6 +403,8 @@ func (b *builder) thresholds(at place, written []thresholdDocument, above Tier) 
 	}
 	return all
 }
+
+var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 var integrationName = regexp.MustCompile(`^[A-Za-z0-9_\-/]{1,100}$`)
 
@@ -420,6 +459,14 @@ func (b *builder) buildTool(at place, integration, name string, written toolDocu
 	}
 	tool.count = b.expression(at.of("count"), written.Count, cel.IntType, cel.UintType, cel.DoubleType)
 	tool.amount = b.expression(at.of("amount"), written.Amount, cel.IntType, cel.UintType, cel.DoubleType)
+	tool.target = b.expression(at.of("target"), written.Target, cel.StringType)
+	if tool.target != nil && tool.target.uses("target") {
+		b.problem(at.of("target"), "reads target, which is what it gives; read the arguments")
+	}
+	tool.idempotency = written.Idempotency
+	if has(b.file, at.of("idempotency")) && !argumentName.MatchString(written.Idempotency) {
+		b.problem(at.of("idempotency"), "%q is not an argument's name (like idempotency_key)", written.Idempotency)
+	}
 	if len(written.HighValue) > 0 && written.Amount == "" {
 		b.problem(at.of("high_value"), "needs amount, an expression that says what a call is worth")
 	}

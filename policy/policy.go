@@ -34,6 +34,7 @@ type Policy struct {
 	folded        foldedTools
 	unclassified  Effect
 	bulk          []threshold
+	inBand        *inBandRules
 	firstUse      *firstUseRules
 	readsFirstUse bool // a condition does
 	blocks        index
@@ -106,6 +107,9 @@ type toolRules struct {
 	amount    *expression
 	highValue []threshold
 	redact    []string
+	target    *expression
+	// idempotency is the argument for a key; empty for none.
+	idempotency string
 }
 
 // foldedTools are the stanzas by what they are called in lower case: those of
@@ -118,6 +122,13 @@ type foldedTools struct {
 type threshold struct {
 	over    float64
 	raiseTo Tier
+}
+
+// inBandRules are where an agent's own client may confirm.
+type inBandRules struct {
+	tiers        [TierIrreversible + 1]bool
+	environments map[string]bool
+	modes        map[string]bool // that are listed
 }
 
 type firstUseRules struct {

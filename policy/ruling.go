@@ -223,6 +223,8 @@ func (r Ruling) StricterThan(before Ruling) string {
 		return ""
 	case r.Tier > before.Tier:
 		return fmt.Sprintf("The policy now sorts this action as %s; it was %s.", r.Tier, before.Tier)
+	case before.InBand && !r.InBand:
+		return "The policy now has people of a role decide on this action."
 	default:
 		return r.Requirement.stricterThan(before.Requirement)
 	}
