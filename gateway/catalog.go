@@ -2,9 +2,13 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/countersign/countersign/internal/strictjson"
 	"github.com/countersign/countersign/policy"
@@ -84,7 +88,7 @@ func newCatalog(servers []string, of map[string]lists, taken []string, logger *s
 			prompts[p.key]++
 		}
 	}
-	var known []string
+	known := make(map[string]bool)
 	for _, server := range servers {
 		for _, t := range of[server].tools {
 			t.exposed, t.shown = t.name, t.definition
@@ -93,23 +97,35 @@ func newCatalog(servers []string, of map[string]lists, taken []string, logger *s
 				t.shown = renamed(t.definition, t.exposed)
 			}
 			// A prefixed name may be another tool's own.
-			if len(t.exposed) > maxToolName || tools[t.exposed] > 0 && t.exposed != t.name || slices.Contains(known, t.exposed) {
+			if len(t.exposed) > maxToolName || tools[t.exposed] > 0 && t.exposed != t.name || known[t.exposed] {
 				logger.Warn("leaving out a tool: there is no name for it", "server", server, "tool", t.name)
 				continue
 			}
-			known = append(known, t.exposed)
+			known[t.exposed] = true
 			c.tools = append(c.tools, t)
 		}
+	}
+	known = make(map[string]bool)
+	for _, server := range servers {
 		for _, p := range of[server].prompts {
 			p.exposed = p.key
 			if prompts[p.key] > 1 {
 				p.exposed = prefixed(server, p.key)
 				p.shown = renamed(p.shown, p.exposed)
 			}
+			if prompts[p.exposed] > 0 && p.exposed != p.key || known[p.exposed] {
+				logger.Warn("leaving out a prompt: there is no name for it", "server", server, "prompt", p.key)
+				continue
+			}
+			known[p.exposed] = true
 			c.prompts = append(c.prompts, p)
 		}
-		c.resources = appendNew(c.resources, of[server].resources, logger)
-		c.templates = appendNew(c.templates, of[server].templates, logger)
+	}
+	// An address can't be prefixed.
+	resources, templates := make(map[string]bool), make(map[string]bool)
+	for _, server := range servers {
+		c.resources = appendNew(c.resources, of[server].resources, resources, logger)
+		c.templates = appendNew(c.templates, of[server].templates, templates, logger)
 	}
 	for i := range c.tools {
 		t := &c.tools[i]
@@ -118,17 +134,49 @@ func newCatalog(servers []string, of map[string]lists, taken []string, logger *s
 	return c
 }
 
-// appendNew leaves out what another server offers under the same address: an
-// address can't be prefixed.
-func appendNew(all, more []item, logger *slog.Logger) []item {
+// appendNew leaves out what another server offers under the same address.
+func appendNew(all, more []item, known map[string]bool, logger *slog.Logger) []item {
 	for _, one := range more {
-		if slices.ContainsFunc(all, func(known item) bool { return known.key == one.key }) {
+		if known[one.key] {
 			logger.Warn("leaving out a resource: another server has its address", "server", one.server, "uri", one.key)
 			continue
 		}
+		known[one.key] = true
 		all = append(all, one)
 	}
 	return all
+}
+
+// tool returns the tool that agents call name; nil if there is none.
+func (c *catalog) tool(name string) *tool { return c.byName[name] }
+
+// prompt returns the prompt that agents call name; nil if there is none. The
+// server knows it by its key.
+func (c *catalog) prompt(name string) *item {
+	at := slices.IndexFunc(c.prompts, func(p item) bool { return p.exposed == name })
+	if at < 0 {
+		return nil
+	}
+	return &c.prompts[at]
+}
+
+// resourceServer returns the server that has a resource: the one that lists its
+// address, or else the one whose template starts most like it. Empty if there is
+// none.
+func (c *catalog) resourceServer(uri string) string {
+	for _, r := range c.resources {
+		if r.key == uri {
+			return r.server
+		}
+	}
+	server, longest := "", -1
+	for _, t := range c.templates {
+		start, _, _ := strings.Cut(t.key, "{")
+		if len(start) > longest && strings.HasPrefix(uri, start) {
+			server, longest = t.server, len(start)
+		}
+	}
+	return server
 }
 
 // renamed is a definition with another name.
@@ -164,48 +212,64 @@ func (c *catalog) changes(before *catalog) []string {
 	return kinds
 }
 
-// toolsOf reads the definitions of a server's tools. One that can't be read is
+// toolsOf reads the definitions of a server's tools. One that can't be used is
 // left out, and said.
-func toolsOf(server string, definitions []json.RawMessage, logger *slog.Logger) []tool {
+func toolsOf(server Server, definitions []json.RawMessage, logger *slog.Logger) []tool {
 	var tools []tool
+	known := make(map[string]bool, len(definitions))
 	for _, definition := range definitions {
 		members, err := strictjson.Members(definition)
 		name := text(members, "name")
+		leave := func(why any) { logger.Warn("leaving out a tool", "tool", name, "err", why) }
 		if err != nil || name == "" {
-			logger.Warn("leaving out a tool: its definition can't be read", "server", server, "tool", name, "err", err)
+			leave(fmt.Errorf("its definition can't be read: %w", cmp.Or(err, errNoName)))
 			continue
 		}
-		if slices.ContainsFunc(tools, func(t tool) bool { return t.name == name }) {
-			logger.Warn("leaving out a tool: the server lists its name twice", "server", server, "tool", name)
+		if known[name] {
+			leave("the server lists its name twice")
 			continue
 		}
 		pin, err := pinOf(members)
 		if err != nil {
-			logger.Warn("leaving out a tool: its definition can't be read", "server", server, "tool", name, "err", err)
+			leave(err)
 			continue
 		}
+		headers, err := paramHeaders(value(members, "inputSchema"))
+		if err != nil && server.URL != "" {
+			leave(err) // on standard input and output there are no headers
+			continue
+		}
+		known[name] = true
 		tools = append(tools, tool{
-			server:     server,
+			server:     server.Name,
 			name:       name,
 			definition: definition,
 			pin:        pin,
 			hints:      hintsOf(members),
-			headers:    paramHeaders(value(members, "inputSchema")),
+			headers:    headers,
 		})
 	}
 	return tools
 }
 
+var errNoName = errors.New("it has no name")
+
 // itemsOf reads what a server lists, each known by one member.
 func itemsOf(server, key string, listed []json.RawMessage, logger *slog.Logger) []item {
+	if len(listed) > maxListed {
+		logger.Warn("leaving out the end of a list that is too long", "member", key, "kept", maxListed)
+		listed = listed[:maxListed]
+	}
 	var items []item
+	seen := make(map[string]bool, len(listed))
 	for _, one := range listed {
 		members, err := strictjson.Members(one)
 		known := text(members, key)
-		if err != nil || known == "" {
-			logger.Warn("leaving out what can't be read of a list", "server", server, "member", key, "err", err)
+		if err != nil || known == "" || seen[known] {
+			logger.Warn("leaving out what can't be read of a list, or is there twice", "member", key, "value", known, "err", err)
 			continue
 		}
+		seen[known] = true
 		items = append(items, item{server: server, key: known, exposed: known, shown: one})
 	}
 	return items

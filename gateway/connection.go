@@ -1,12 +1,17 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +34,9 @@ const (
 // they changed: not every server does.
 const listEvery = time.Minute
 
+// closeWait is how long a server may take to say goodbye.
+const closeWait = 3 * time.Second
+
 // How much a server may list.
 const (
 	maxListed = 1000
@@ -36,19 +44,13 @@ const (
 )
 
 var (
-	// errUnavailable means that a request never arrived: nothing ran.
+	// errUnavailable means that a request never arrived, or that the server
+	// refused to look at it: nothing ran.
 	errUnavailable = errors.New("the server isn't available now")
 	// errCutOff means that nobody learned what became of a request, which may
 	// have run.
 	errCutOff = errors.New("the connection ended before there was an answer")
 )
-
-// relay is what a downstream server may tell while it answers a call. Nil
-// members are for those who can't be told.
-type relay struct {
-	progress func(*sdk.ProgressNotificationParams)
-	elicit   func(context.Context, *sdk.ElicitParams) (*sdk.ElicitResult, error)
-}
 
 // connection is the way to one downstream server, which is made again whenever
 // it breaks.
@@ -59,18 +61,23 @@ type connection struct {
 	jitter  func(time.Duration) time.Duration
 	changed func() // what the connection offers has changed
 
-	stale chan struct{} // the server says that a list changed
+	// open returns a new transport on which all ends with ctx, and what frees
+	// what is left of it.
+	open func(ctx context.Context) (sdk.Transport, func())
+
+	stale  chan struct{}                // the lists should be read again
+	listed map[string][]json.RawMessage // what was read last, by method; only run uses it
 
 	mu      sync.Mutex
-	session *sdk.ClientSession // nil while there is none
-	down    error              // why there is none
-	offers  lists              // the last that were read
-	calls   map[string]relay   // that are in flight, by progress token
+	link    *link // nil while there is none
+	down    error // why there is none
+	offers  lists // the last that were read
+	flights map[string]*flight
 	tokens  int
 }
 
 func newConnection(server Server, version string, logger *slog.Logger, jitter func(time.Duration) time.Duration, changed func()) *connection {
-	return &connection{
+	c := &connection{
 		server:  server,
 		version: version,
 		logger:  logger.With("server", server.Name),
@@ -78,8 +85,19 @@ func newConnection(server Server, version string, logger *slog.Logger, jitter fu
 		changed: changed,
 		stale:   make(chan struct{}, 1),
 		down:    errors.New("it hasn't started yet"),
-		calls:   make(map[string]relay),
+		flights: make(map[string]*flight),
 	}
+	c.open = c.openTransport
+	return c
+}
+
+func (c *connection) openTransport(ctx context.Context) (sdk.Transport, func()) {
+	if c.server.URL != "" {
+		transport, below := newHTTPTransport(ctx, c.server, c.received)
+		return transport, below.CloseIdleConnections
+	}
+	transport := newCommandTransport(c.server, c.received, c.logger)
+	return transport, transport.release
 }
 
 // run keeps the connection until ctx ends.
@@ -109,53 +127,130 @@ func (c *connection) run(ctx context.Context) {
 // serve connects and stays so until the connection breaks, which is the error,
 // or ctx ends.
 func (c *connection) serve(ctx context.Context) error {
-	session, err := c.connect(ctx)
-	if err != nil {
-		c.lost(err)
-		return err
+	l, err := c.connect(ctx)
+	if err == nil {
+		err = c.keep(ctx, l)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- session.Wait() }()
-	defer func() {
-		c.lost(errors.New("the connection ended"))
-		_ = session.Close() // it is closed whatever the error
-		<-ended
-	}()
-	if err := c.refresh(ctx, session); err != nil {
+	c.mu.Lock()
+	c.link, c.down = nil, err
+	c.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+	return err
+}
+
+// keep reads what a server offers, now and whenever it changes.
+func (c *connection) keep(ctx context.Context, l *link) error {
+	changed, err := c.refresh(ctx, l)
+	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.session, c.down = session, nil
+	c.link, c.down = l, nil
 	offered := len(c.offers.tools)
 	c.mu.Unlock()
-	c.logger.Info("a downstream server is up", "tools", offered, "protocol", session.InitializeResult().ProtocolVersion)
-	c.changed()
+	c.logger.Info("a downstream server is up", "tools", offered, "protocol", l.session.InitializeResult().ProtocolVersion)
 	again := time.NewTicker(listEvery)
 	defer again.Stop()
+	var failing time.Time // since when reading fails; zero if it doesn't
 	for {
+		if changed {
+			c.changed()
+		}
+		changed = false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-ended:
-			ended <- err
-			return fmt.Errorf("the connection ended: %w", errors.Join(err, errCutOff))
+		case <-l.ended:
+			return c.plain(fmt.Errorf("the connection ended: %w", errors.Join(l.err, errCutOff)))
 		case <-c.stale:
 		case <-again.C:
+			if c.busy() {
+				continue // many servers do one thing at a time
+			}
 		}
-		if err := c.refresh(ctx, session); err != nil {
+		changed, err = c.refresh(ctx, l)
+		if err == nil {
+			failing = time.Time{}
+			continue
+		}
+		if failing.IsZero() {
+			failing = time.Now()
+		}
+		silent := errors.Is(err, errCutOff) || errors.Is(err, errUnavailable)
+		if !silent || !c.busy() || time.Since(failing) > c.server.callTimeout() {
 			return err
 		}
-		c.changed()
+		c.logger.Warn("reading a downstream server's lists failed while it is at work", "err", err)
 	}
 }
 
-func (c *connection) connect(ctx context.Context) (*sdk.ClientSession, error) {
-	stale := func() {
-		select {
-		case c.stale <- struct{}{}:
-		default:
-		}
+// busy reports whether calls are in flight, which would be cut off.
+func (c *connection) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.flights) > 0
+}
+
+// outdated has the lists read again.
+func (c *connection) outdated() {
+	select {
+	case c.stale <- struct{}{}:
+	default:
 	}
+}
+
+// link is a connection that the SDK has made, until it ends.
+type link struct {
+	session *sdk.ClientSession
+	calls   context.Context // ends before the session does
+	ended   chan struct{}   // closed when the session has ended, with err
+	err     error
+	close   func()
+}
+
+func (c *connection) connect(ctx context.Context) (*link, error) {
+	client, err := c.newClient()
+	if err != nil {
+		return nil, err
+	}
+	// The SDK waits for some answers without a limit, and says goodbye after
+	// ctx has ended.
+	during, abort := context.WithCancel(context.WithoutCancel(ctx))
+	transport, release := c.open(during)
+	limited, cancel := context.WithTimeout(ctx, c.server.startTimeout())
+	defer cancel()
+	stop := context.AfterFunc(limited, abort)
+	session, err := client.Connect(limited, transport, nil)
+	if !stop() && err == nil {
+		_ = session.Close() // it is closed whatever the error
+		err = limited.Err()
+	}
+	if err != nil {
+		abort()
+		release()
+		return nil, c.plain(fmt.Errorf("connecting: %w", err))
+	}
+	calls, end := context.WithCancelCause(during)
+	l := &link{session: session, calls: calls, ended: make(chan struct{})}
+	go func() {
+		defer close(l.ended)
+		l.err = session.Wait()
+	}()
+	l.close = func() {
+		end(errCutOff)
+		late := time.AfterFunc(closeWait, abort)
+		_ = session.Close()
+		late.Stop()
+		abort()
+		<-l.ended
+		release()
+	}
+	return l, nil
+}
+
+func (c *connection) newClient() (*sdk.Client, error) {
 	client := sdk.NewClient(&sdk.Implementation{Name: "countersign-gateway", Title: "Countersign", Version: c.version}, &sdk.ClientOptions{
 		// What agents' clients can do differs; elicitation is passed on where
 		// theirs can.
@@ -163,102 +258,127 @@ func (c *connection) connect(ctx context.Context) (*sdk.ClientSession, error) {
 			Form: &sdk.FormElicitationCapabilities{},
 			URL:  &sdk.URLElicitationCapabilities{},
 		}},
-		ElicitationHandler:          c.elicited,
-		ProgressNotificationHandler: c.progressed,
-		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { stale() },
-		PromptListChangedHandler:    func(context.Context, *sdk.PromptListChangedRequest) { stale() },
-		ResourceListChangedHandler:  func(context.Context, *sdk.ResourceListChangedRequest) { stale() },
+		ToolListChangedHandler:     func(context.Context, *sdk.ToolListChangedRequest) { c.outdated() },
+		PromptListChangedHandler:   func(context.Context, *sdk.PromptListChangedRequest) { c.outdated() },
+		ResourceListChangedHandler: func(context.Context, *sdk.ResourceListChangedRequest) { c.outdated() },
+		MultiRoundTrip:             &sdk.MultiRoundTripOptions{Disabled: true},
+	})
+	client.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
+			if question, ok := request.(*sdk.ElicitRequest); ok {
+				return c.asked(ctx, question)
+			}
+			return next(ctx, method, request)
+		}
 	})
 	for _, method := range rawMethods {
 		if err := sdk.AddSendingCustomMethod[*rawParams, *rawResult](client, rawPrefix+method); err != nil {
 			return nil, err
 		}
 	}
-	var transport sdk.Transport
+	return client, nil
+}
+
+// plain is an error without the server's address, which may have a secret in it,
+// and without the prefix that only the SDK knows.
+func (c *connection) plain(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	text := strings.ReplaceAll(err.Error(), rawPrefix, "")
 	if c.server.URL != "" {
-		transport = newHTTPTransport(c.server)
-	} else {
-		transport = newCommandTransport(c.server, c.logger)
+		text = strings.ReplaceAll(text, c.server.URL, "its address")
 	}
-	limited, cancel := context.WithTimeout(ctx, c.server.startTimeout())
-	defer cancel()
-	session, err := client.Connect(limited, transport, nil)
-	if err != nil {
-		return nil, fmt.Errorf("connecting: %w", err)
+	if text == err.Error() {
+		return err
 	}
-	return session, nil
+	return errors.New(text)
 }
 
-// lost says that there is no connection, and why.
-func (c *connection) lost(why error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.session, c.down = nil, why
+// list is one of a server's lists.
+type list struct {
+	method, member, key string
+	offered             bool
+	into                *[]item // nil for tools
 }
 
-// refresh reads all that the server offers.
-func (c *connection) refresh(ctx context.Context, session *sdk.ClientSession) error {
+// refresh reads all that the server offers, and reports whether that differs
+// from what was known.
+func (c *connection) refresh(ctx context.Context, l *link) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.server.startTimeout())
 	defer cancel()
-	capabilities := session.InitializeResult().Capabilities
+	capabilities := l.session.InitializeResult().Capabilities
 	if capabilities == nil {
 		capabilities = new(sdk.ServerCapabilities)
 	}
 	var offers lists
-	if capabilities.Tools != nil {
-		listed, err := list(ctx, session, methodListTools, "tools")
-		if err != nil {
-			return err
-		}
-		offers.tools = toolsOf(c.server.Name, listed, c.logger)
-	}
-	for _, one := range []struct {
-		method, member, key string
-		offered             bool
-		into                *[]item
-	}{
+	all := []list{
+		{methodListTools, "tools", "name", capabilities.Tools != nil, nil},
 		{methodListResources, "resources", "uri", capabilities.Resources != nil, &offers.resources},
 		{methodListTemplates, "resourceTemplates", "uriTemplate", capabilities.Resources != nil, &offers.templates},
 		{methodListPrompts, "prompts", "name", capabilities.Prompts != nil, &offers.prompts},
-	} {
+	}
+	listed := make(map[string][]json.RawMessage)
+	for _, one := range all {
 		if !one.offered {
 			continue
 		}
-		listed, err := list(ctx, session, one.method, one.member)
-		if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeMethodNotFound {
-			continue // not every server has each
+		listed[one.method], err = c.read(ctx, l, one)
+		wire, refused := errors.AsType[*jsonrpc.Error](err)
+		switch {
+		case refused && one.into != nil:
+			// Its tools don't depend on this one, which not every server has.
+			if wire.Code != jsonrpc.CodeMethodNotFound {
+				c.logger.Warn("a downstream server doesn't list what it says it has", "list", one.member, "err", wire)
+			}
+			listed[one.method] = c.listed[one.method]
+		case err != nil:
+			return false, err
 		}
-		if err != nil {
-			return err
-		}
-		*one.into = itemsOf(c.server.Name, one.key, listed, c.logger)
 	}
+	same := func(a, b []json.RawMessage) bool {
+		return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+	}
+	if c.listed != nil && maps.EqualFunc(listed, c.listed, same) {
+		return false, nil
+	}
+	for _, one := range all {
+		if one.into != nil {
+			*one.into = itemsOf(c.server.Name, one.key, listed[one.method], c.logger)
+		}
+	}
+	offers.tools = toolsOf(c.server, listed[methodListTools], c.logger)
+	c.listed = listed
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offers = offers
-	return nil
+	return true, nil
 }
 
-// list reads all pages of a list.
-func list(ctx context.Context, session *sdk.ClientSession, method, member string) ([]json.RawMessage, error) {
+// read reads all pages of a list. Of more than maxListed it returns one more than
+// that; as tools, they are an error.
+func (c *connection) read(ctx context.Context, l *link, one list) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	params := new(rawParams)
 	for range maxPages {
-		result, err := sdk.CallCustomMethod[*rawParams, *rawResult](sending(ctx, outgoing{method: method}), session, rawPrefix+method, params)
+		result, err := c.send(ctx, l, &flight{method: one.method, ctx: ctx}, params)
 		if err != nil {
-			return nil, fmt.Errorf("listing its %s: %w", member, err)
+			return nil, fmt.Errorf("listing its %s: %w", one.member, err)
 		}
-		members, err := strictjson.Members(result.raw)
+		members, err := strictjson.Members(result)
 		if err != nil {
-			return nil, fmt.Errorf("reading its list of %s: %w", member, err)
+			return nil, fmt.Errorf("reading its list of %s: %w", one.member, err)
 		}
-		page, err := elements(value(members, member))
+		page, err := elements(value(members, one.member))
 		if err != nil {
-			return nil, fmt.Errorf("reading its list of %s: it %w", member, err)
+			return nil, fmt.Errorf("reading its list of %s: it %w", one.member, err)
 		}
 		all = append(all, page...)
 		if len(all) > maxListed {
-			return nil, fmt.Errorf("it lists more than %d %s", maxListed, member)
+			if one.into == nil {
+				return nil, fmt.Errorf("it lists more than %d %s", maxListed, one.member)
+			}
+			return all[:maxListed+1], nil
 		}
 		cursor := value(members, "nextCursor")
 		if len(cursor) == 0 || string(cursor) == "null" || string(cursor) == `""` {
@@ -266,105 +386,94 @@ func list(ctx context.Context, session *sdk.ClientSession, method, member string
 		}
 		params = &rawParams{members: []strictjson.Member{{Name: "cursor", Value: cursor}}}
 	}
-	return nil, fmt.Errorf("its list of %s doesn't end within %d pages", member, maxPages)
+	return nil, fmt.Errorf("its list of %s doesn't end within %d pages", one.member, maxPages)
 }
 
 // call sends a request with the parameters as they are and returns the result as
-// it is. A *jsonrpc.Error is the server's own answer. An error that wraps
-// errUnavailable means that the request didn't arrive, and one that wraps
-// errCutOff that it may have run.
+// it is, but for what belongs to one of the two connections alone. The method is
+// one of rawMethods.
+//
+// A *jsonrpc.Error is the server's own answer, or says that the request is not
+// one. An error that wraps errUnavailable means that nothing ran, and one that
+// wraps errCutOff that it may have. If that is because ctx or the time for a call
+// has ended, it wraps the cause too.
 func (c *connection) call(ctx context.Context, method string, params json.RawMessage, to relay) (json.RawMessage, error) {
+	if !slices.Contains(rawMethods, method) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the gateway doesn't pass on " + method}
+	}
 	raw, err := newRawParams(params)
 	if err != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the parameters are not strict JSON: " + err.Error()}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the parameters can't be passed on: " + err.Error()}
 	}
-	session, token, out, err := c.begin(method, raw, to)
+	ctx, cancel := context.WithTimeout(ctx, c.server.callTimeout())
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	l, f, err := c.begin(ctx, method, raw, to)
 	if err != nil {
 		return nil, err
 	}
-	defer c.end(token)
-	raw.SetMeta(map[string]any{"progressToken": token})
-	ctx, cancel := context.WithTimeout(ctx, c.server.callTimeout())
-	defer cancel()
-	result, err := sdk.CallCustomMethod[*rawParams, *rawResult](sending(ctx, out), session, rawPrefix+method, raw)
+	defer c.finish(f)
+	defer context.AfterFunc(l.calls, func() { end(context.Cause(l.calls)) })()
+	raw.SetMeta(map[string]any{progressToken: f.token})
+	result, err := c.send(ctx, l, f, raw)
 	if err != nil {
-		return nil, told(ctx, err)
+		if errors.Is(err, errUnavailable) || errors.Is(err, errCutOff) {
+			c.outdated() // which shows whether the server is there
+		}
+		return nil, err
 	}
-	return ownless(result.raw), nil
+	return ownless(result), nil
 }
 
-// told sorts the errors of a call.
-func told(ctx context.Context, err error) error {
-	const rejectedByTransport = -32005 // the SDK's own, about a request that it couldn't send
-	switch wire, ok := errors.AsType[*jsonrpc.Error](err); {
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", errCutOff, context.Cause(ctx))
-	case errors.Is(err, errUnavailable):
-		return err
-	case errors.Is(err, sdk.ErrSessionMissing):
-		return fmt.Errorf("%w: %w", errUnavailable, err)
-	case ok && wire.Code != rejectedByTransport:
-		return wire
-	default:
-		return fmt.Errorf("%w: %w", errCutOff, err)
+// send sends a request and returns the result as the server wrote it, with the
+// errors of call.
+func (c *connection) send(ctx context.Context, l *link, f *flight, params *rawParams) (json.RawMessage, error) {
+	result, err := sdk.CallCustomMethod[*rawParams, *rawResult](context.WithValue(ctx, flightKey{}, f), l.session, rawPrefix+f.method, params)
+	if err == nil {
+		if wire := carriedIn(result.raw); wire != nil {
+			return nil, wire
+		}
+		return result.raw, nil
 	}
+	kind := errCutOff
+	if !f.departed.Load() || f.refused.Load() {
+		kind = errUnavailable
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", kind, context.Cause(ctx))
+	}
+	return nil, fmt.Errorf("%w: %v", kind, c.plain(err))
 }
 
 // begin notes a call, and finds out what the transport must know of it.
-func (c *connection) begin(method string, params *rawParams, to relay) (session *sdk.ClientSession, token string, out outgoing, err error) {
+func (c *connection) begin(ctx context.Context, method string, params *rawParams, to relay) (*link, *flight, error) {
+	f := &flight{method: method, name: text(params.members, "name"), to: to, ctx: ctx}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session == nil {
-		return nil, "", outgoing{}, fmt.Errorf("%w: %w", errUnavailable, c.down)
+	if c.link == nil {
+		return nil, nil, fmt.Errorf("%w: %v", errUnavailable, c.down)
 	}
-	out = outgoing{method: method, name: text(params.members, "name")}
 	switch method {
 	case methodReadResource:
-		out.name = text(params.members, "uri")
+		f.name = text(params.members, "uri")
 	case methodCallTool:
 		for _, t := range c.offers.tools {
-			if t.name == out.name {
-				out.headers = headersOf(t.headers, value(params.members, "arguments"))
+			if t.name == f.name {
+				f.headers = headersOf(t.headers, value(params.members, "arguments"))
 			}
 		}
 	}
 	c.tokens++
-	token = "countersign-" + strconv.Itoa(c.tokens)
-	c.calls[token] = to
-	return c.session, token, out, nil
+	f.token = "countersign-" + strconv.Itoa(c.tokens)
+	c.flights[f.token] = f
+	f.start()
+	return c.link, f, nil
 }
 
-func (c *connection) end(token string) {
+func (c *connection) finish(f *flight) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, token)
-}
-
-// progressed passes progress on to the call that it is of.
-func (c *connection) progressed(_ context.Context, request *sdk.ProgressNotificationClientRequest) {
-	token, _ := request.Params.ProgressToken.(string)
-	c.mu.Lock()
-	to := c.calls[token]
+	delete(c.flights, f.token)
 	c.mu.Unlock()
-	if to.progress != nil {
-		to.progress(request.Params)
-	}
-}
-
-// elicited passes a server's question on to the one call that it can be about.
-// The protocol doesn't say which it is: with several in flight it might reach
-// somebody else's person, so then nobody is asked.
-func (c *connection) elicited(ctx context.Context, request *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-	c.mu.Lock()
-	var to relay
-	alone := len(c.calls) == 1
-	for _, one := range c.calls {
-		to = one
-	}
-	c.mu.Unlock()
-	if !alone || to.elicit == nil {
-		c.logger.Info("a server's question is cancelled: nobody can be asked it for sure")
-		return &sdk.ElicitResult{Action: "cancel"}, nil
-	}
-	return to.elicit(ctx, request.Params)
+	f.land()
 }

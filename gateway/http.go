@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -8,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"math"
+	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/countersign/countersign/internal/strictjson"
@@ -21,105 +25,301 @@ import (
 // maxMessage bounds one message of a downstream server, in bytes.
 const maxMessage = 16 << 20
 
-// outgoing is what the transport must know of a request that the SDK has
-// encoded. It travels in the request's context.
-type outgoing struct {
-	method  string // without rawPrefix
-	name    string // of what it is about: a tool, a prompt or a resource
-	headers map[string]string
-}
+// errTooLong means that a server sent more than maxMessage at once.
+var errTooLong = fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
 
-type outgoingKey struct{}
-
-// newHTTPTransport reaches a server over streamable HTTP.
-func newHTTPTransport(server Server) *sdk.StreamableClientTransport {
-	next := http.DefaultTransport.(*http.Transport).Clone()
+// newHTTPTransport reaches a server over streamable HTTP. All that goes on over
+// it ends with ctx. Call its CloseIdleConnections then.
+func newHTTPTransport(ctx context.Context, server Server, received receiver) (*sdk.StreamableClientTransport, *httpTransport) {
+	below := &httpTransport{
+		ctx:      ctx,
+		headers:  server.Headers,
+		received: received,
+		next:     http.DefaultTransport.(*http.Transport).Clone(),
+	}
 	return &sdk.StreamableClientTransport{
 		Endpoint: server.URL,
 		HTTPClient: &http.Client{
-			Transport: &httpTransport{headers: server.Headers, next: next},
+			Transport: below,
 			// The server's credentials are for the configured address only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		MaxEventSize: maxMessage,
-	}
+	}, below
 }
 
 // httpTransport adds the server's own headers, renames the gateway's methods to
-// what they are, and tells what never arrived from what may have.
+// what they are, shows messages to received, and tells what never arrived from
+// what may have.
 type httpTransport struct {
-	headers map[string]string
-	next    http.RoundTripper
+	ctx      context.Context
+	headers  map[string]string
+	received receiver
+	next     *http.Transport
 }
 
 // CloseIdleConnections lets http.Client close them.
-func (t *httpTransport) CloseIdleConnections() {
-	if idle, ok := t.next.(interface{ CloseIdleConnections() }); ok {
-		idle.CloseIdleConnections()
+func (t *httpTransport) CloseIdleConnections() { t.next.CloseIdleConnections() }
+
+// RoundTrip implements http.RoundTripper.
+func (t *httpTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	// The SDK waits for some answers without a limit.
+	ctx, cancel := context.WithCancel(request.Context())
+	stop := context.AfterFunc(t.ctx, cancel)
+	end := func() {
+		stop()
+		cancel()
 	}
+	response, err := t.send(ctx, request)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	response.Body = &endingBody{ReadCloser: response.Body, end: end}
+	return response, nil
 }
 
-func (t *httpTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	request = request.Clone(request.Context())
-	for name, value := range t.headers {
-		request.Header.Set(name, value)
-	}
+// endingBody ends what a request holds when its response was read.
+type endingBody struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (b *endingBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+func (t *httpTransport) send(ctx context.Context, request *http.Request) (*http.Response, error) {
+	f := flightOf(ctx)
+	carries := false // f itself, not a message about it
 	if request.Method == http.MethodPost && request.Body != nil {
 		body, err := io.ReadAll(request.Body)
 		_ = request.Body.Close()
 		if err != nil {
-			return nil, fmt.Errorf("%w: reading the request: %w", errUnavailable, err)
+			return nil, fmt.Errorf("reading the request: %w", err)
 		}
-		if out, ok := request.Context().Value(outgoingKey{}).(outgoing); ok {
-			body = out.rewrite(request, body)
+		request = request.Clone(ctx)
+		if f != nil {
+			body, carries = f.rewrite(request, body)
 		}
 		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		request.Body = io.NopCloser(bytes.NewReader(body))
 		request.ContentLength = int64(len(body))
+	} else {
+		request = request.Clone(ctx)
+	}
+	for name, value := range t.headers {
+		request.Header.Set(name, value)
+	}
+	if carries {
+		request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			// Without a connection nothing can have arrived.
+			GotConn: func(httptrace.GotConnInfo) { f.departed.Store(true) },
+		}))
 	}
 	response, err := t.next.RoundTrip(request)
 	if err != nil {
-		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-			return nil, fmt.Errorf("%w: %w", errUnavailable, err)
-		}
 		return nil, err
 	}
-	var problem error
-	switch code := response.StatusCode; {
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		problem = fmt.Errorf("%w: it refuses the configured credentials (%s)", errUnavailable, response.Status)
-	case code == http.StatusTooManyRequests:
-		problem = fmt.Errorf("%w: it is asked too often (%s)", errUnavailable, response.Status)
-	case code >= 300 && code < 400:
-		problem = fmt.Errorf("%w: it sends on to another address (%s), which isn't followed", errUnavailable, response.Status)
+	if request.Method == http.MethodPost {
+		if err := refusal(response); err != nil {
+			_ = response.Body.Close()
+			if carries {
+				f.refused.Store(true)
+			}
+			return nil, err
+		}
 	}
-	if problem != nil {
-		_ = response.Body.Close()
-		return nil, problem
+	if carries {
+		response, err = t.answer(f, request, response)
+		if err != nil {
+			return nil, err
+		}
 	}
+	t.watch(response, f)
 	return response, nil
 }
 
+// refusal says what a response means of which the status alone tells that the
+// server didn't look at the message; nil if it may have.
+func refusal(response *http.Response) error {
+	switch code := response.StatusCode; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return fmt.Errorf("it refuses the configured credentials (%s)", response.Status)
+	case code == http.StatusTooManyRequests:
+		return fmt.Errorf("it is asked too often (%s)", response.Status)
+	case code >= 300 && code < 400:
+		return fmt.Errorf("it sends on to another address (%s), which isn't followed", response.Status)
+	default:
+		return nil
+	}
+}
+
+// answer reads the response to f where its status isn't that of a result: for
+// such the SDK forgets the answer, or ends a connection that other requests are
+// on.
+func (t *httpTransport) answer(f *flight, request *http.Request, response *http.Response) (*http.Response, error) {
+	code := response.StatusCode
+	if code >= 200 && code < 300 {
+		return response, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxMessage))
+	_ = response.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("reading its answer (%s): %w", response.Status, err)
+	}
+	gone := code == http.StatusNotFound && request.Header.Get("Mcp-Session-Id") != ""
+	if message, err := jsonrpc.DecodeMessage(body); err == nil && !gone {
+		if wire, ok := message.(*jsonrpc.Response); ok && wire.Error != nil {
+			response.StatusCode, response.Status = http.StatusOK, "200 OK"
+			response.Header.Set("Content-Type", "application/json")
+			response.Body = io.NopCloser(bytes.NewReader(body))
+			return response, nil
+		}
+	}
+	switch code {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
+		f.refused.Store(true)
+	}
+	if gone {
+		// The SDK must see that the session is gone, which some say in JSON.
+		response.Body = http.NoBody
+		return response, nil
+	}
+	return nil, fmt.Errorf("it answered %s", response.Status)
+}
+
+// watch shows the messages in a response to received. f is the request whose
+// answer they come with; nil if that isn't known.
+func (t *httpTransport) watch(response *http.Response, f *flight) {
+	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	reader := &messageReader{
+		ReadCloser: response.Body,
+		source:     bufio.NewReader(response.Body),
+		events:     err == nil && kind == "text/event-stream",
+		translate: func(text []byte) []byte {
+			message, err := jsonrpc.DecodeMessage(text)
+			if err != nil {
+				return text // the SDK says so
+			}
+			changed := message
+			if wire, ok := message.(*jsonrpc.Response); ok && wire.Error != nil && f != nil {
+				changed = asResult(wire)
+			}
+			if changed = t.received(changed, f); changed == message {
+				return text
+			}
+			encoded, err := jsonrpc.EncodeMessage(changed)
+			if err != nil {
+				return text
+			}
+			return encoded
+		},
+	}
+	if response.StatusCode < 200 || response.StatusCode >= 300 {
+		reader.translate = func(text []byte) []byte { return text }
+	}
+	response.Body = reader
+	response.ContentLength = -1
+	response.Header.Del("Content-Length")
+}
+
+// messageReader translates the messages of a body, which is either one message
+// or a stream of events.
+type messageReader struct {
+	io.ReadCloser
+	source    *bufio.Reader
+	events    bool
+	translate func([]byte) []byte
+	ready     []byte // to be read
+	err       error  // after that
+}
+
+// Read implements io.Reader.
+func (r *messageReader) Read(p []byte) (int, error) {
+	for len(r.ready) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		if r.events {
+			r.ready, r.err = r.event()
+		} else {
+			r.ready, r.err = r.whole()
+		}
+	}
+	n := copy(p, r.ready)
+	r.ready = r.ready[n:]
+	return n, nil
+}
+
+func (r *messageReader) whole() ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r.source, maxMessage+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxMessage {
+		return nil, errTooLong
+	}
+	return r.translate(text), io.EOF
+}
+
+// event reads up to the empty line that ends an event.
+func (r *messageReader) event() ([]byte, error) {
+	var written, data, other []byte
+	for {
+		line, err := r.source.ReadSlice('\n')
+		written = append(written, line...)
+		if len(written) > maxMessage {
+			return nil, errTooLong
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		start := bytes.LastIndexByte(bytes.TrimSuffix(written, []byte("\n")), '\n') + 1
+		line = bytes.TrimRight(written[start:], "\r\n")
+		switch content, found := bytes.CutPrefix(line, []byte("data:")); {
+		case found && data == nil:
+			data = append([]byte{}, bytes.TrimPrefix(content, []byte(" "))...)
+		case found:
+			data = append(append(data, '\n'), bytes.TrimPrefix(content, []byte(" "))...)
+		case len(line) > 0:
+			other = append(append(other, line...), '\n')
+		}
+		if len(line) > 0 && err == nil {
+			continue
+		}
+		if len(data) > 0 {
+			if changed := r.translate(data); !bytes.Equal(changed, data) {
+				written = fmt.Appendf(other, "data: %s\n\n", changed)
+			}
+		}
+		return written, err
+	}
+}
+
 // rewrite turns an encoded request of one of the gateway's methods into what it
-// is. Other messages that belong to the call, such as that it is cancelled,
-// stay.
-func (o outgoing) rewrite(request *http.Request, body []byte) []byte {
+// is, and reports whether the body was that. Other messages that belong to the
+// request, such as that it is cancelled, stay.
+func (f *flight) rewrite(request *http.Request, body []byte) ([]byte, bool) {
 	// The method comes before the parameters, so it is the first that is found.
 	renamed := bytes.Replace(body, []byte(`"method":"`+rawPrefix), []byte(`"method":"`), 1)
 	if len(renamed) == len(body) {
-		return body
+		return body, false
 	}
 	if request.Header.Get("Mcp-Method") == "" {
-		return renamed // a version without these headers
+		return renamed, true // a version without these headers
 	}
-	request.Header.Set("Mcp-Method", o.method)
-	if o.name != "" {
-		request.Header.Set("Mcp-Name", headerValue(o.name))
+	request.Header.Set("Mcp-Method", f.method)
+	if f.name != "" {
+		request.Header.Set("Mcp-Name", headerValue(f.name))
 	}
-	for name, value := range o.headers {
+	for name, value := range f.headers {
 		request.Header.Set(name, value)
 	}
-	return renamed
+	return renamed, true
 }
 
 // paramHeader says that a tool's server wants an argument in an HTTP header too:
@@ -132,19 +332,32 @@ type paramHeader struct {
 // maxHeaderDepth bounds how deep in a schema headers are looked for.
 const maxHeaderDepth = 16
 
-// paramHeaders finds them in the schema of a tool's arguments.
-func paramHeaders(schema json.RawMessage) []paramHeader {
-	return appendParamHeaders(nil, schema, nil)
+// paramHeaders finds them in the schema of a tool's arguments. An error means
+// that the protocol forbids to use the tool.
+func paramHeaders(schema json.RawMessage) ([]paramHeader, error) {
+	found, err := appendParamHeaders(nil, schema, nil)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool, len(found))
+	for _, one := range found {
+		lower := strings.ToLower(one.header)
+		if seen[lower] {
+			return nil, fmt.Errorf("its schema has the x-mcp-header %q twice", one.header)
+		}
+		seen[lower] = true
+	}
+	return found, nil
 }
 
-func appendParamHeaders(found []paramHeader, schema json.RawMessage, path []string) []paramHeader {
+func appendParamHeaders(found []paramHeader, schema json.RawMessage, path []string) ([]paramHeader, error) {
 	members, err := strictjson.Members(schema)
 	if err != nil || len(path) > maxHeaderDepth {
-		return found
+		return found, nil
 	}
 	properties, err := strictjson.Members(value(members, "properties"))
 	if err != nil {
-		return found
+		return found, nil
 	}
 	for _, property := range properties {
 		below := append(path[:len(path):len(path)], property.Name)
@@ -152,12 +365,23 @@ func appendParamHeaders(found []paramHeader, schema json.RawMessage, path []stri
 		if err != nil {
 			continue
 		}
-		if header := text(inner, "x-mcp-header"); header != "" {
+		if written := value(inner, "x-mcp-header"); written != nil {
+			header := text(inner, "x-mcp-header")
+			if !isToken(header) {
+				return nil, fmt.Errorf("the x-mcp-header of %q in its schema is not the name of a header", property.Name)
+			}
+			switch text(inner, "type") {
+			case "string", "integer", "boolean":
+			default:
+				return nil, fmt.Errorf("the x-mcp-header of %q in its schema is not for a string, an integer or a boolean", property.Name)
+			}
 			found = append(found, paramHeader{path: below, header: "Mcp-Param-" + header})
 		}
-		found = appendParamHeaders(found, property.Value, below)
+		if found, err = appendParamHeaders(found, property.Value, below); err != nil {
+			return nil, err
+		}
 	}
-	return found
+	return found, nil
 }
 
 // headersOf are the headers for some arguments. What isn't a string, a boolean or a
@@ -194,12 +418,13 @@ func headerText(value json.RawMessage) (string, bool) {
 	case 't', 'f':
 		return string(value), true
 	default:
+		// 10.0 and 1e1 are whole numbers too.
 		const most = 1<<53 - 1
-		number, err := strconv.ParseInt(string(value), 10, 64)
-		if err != nil || number > most || number < -most {
+		number, err := strconv.ParseFloat(string(value), 64)
+		if err != nil || number != math.Trunc(number) || math.Abs(number) > most {
 			return "", false
 		}
-		return strconv.FormatInt(number, 10), true
+		return strconv.FormatInt(int64(number), 10), true
 	}
 }
 
@@ -215,9 +440,4 @@ func headerValue(text string) string {
 		return text
 	}
 	return open + base64.StdEncoding.EncodeToString([]byte(text)) + end
-}
-
-// sending tells the transport of a request.
-func sending(ctx context.Context, out outgoing) context.Context {
-	return context.WithValue(ctx, outgoingKey{}, out)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -47,7 +48,10 @@ type rawParams struct {
 	members []strictjson.Member
 }
 
-const metaName = "_meta"
+const (
+	metaName      = "_meta"
+	progressToken = "progressToken"
+)
 
 // newRawParams reads the parameters of a request; none is an empty object. Of
 // the agent's _meta, what belongs to its own connection is left out.
@@ -57,15 +61,20 @@ func newRawParams(params json.RawMessage) (*rawParams, error) {
 		return p, nil
 	}
 	var err error
-	p.members, err = strictjson.Members(params)
-	return p, err
+	if p.members, err = strictjson.Members(params); err != nil {
+		return nil, err
+	}
+	if _, err := p.meta(); err != nil {
+		return nil, fmt.Errorf("%s: %w", metaName, err)
+	}
+	return p, nil
 }
 
 // meta are the members of _meta that go on.
 func (p *rawParams) meta() ([]strictjson.Member, error) {
 	var kept []strictjson.Member
 	for _, member := range p.members {
-		if member.Name != metaName {
+		if member.Name != metaName || string(member.Value) == "null" {
 			continue
 		}
 		meta, err := strictjson.Members(member.Value)
@@ -73,7 +82,7 @@ func (p *rawParams) meta() ([]strictjson.Member, error) {
 			return nil, err
 		}
 		for _, m := range meta {
-			if m.Name != "progressToken" && !isReserved(m.Name) {
+			if m.Name != progressToken && !isReserved(m.Name) {
 				kept = append(kept, m)
 			}
 		}
@@ -170,9 +179,17 @@ func (r *rawResult) MarshalJSON() ([]byte, error) {
 	return r.raw, nil
 }
 
-// ownless takes out of a result what the protocol's _meta says of the downstream
-// connection. A result that isn't strict JSON stays as it is.
+// serverInfo is the member of a result's _meta that names the server behind the
+// gateway, which isn't the one that the agent is connected to.
+const serverInfo = "io.modelcontextprotocol/serverInfo"
+
+// ownless takes out of a result which server wrote it. A result that isn't strict
+// JSON stays as it is.
 func ownless(result json.RawMessage) json.RawMessage {
+	// Some write the slash with an escape.
+	if !bytes.Contains(result, []byte("serverInfo")) {
+		return result
+	}
 	members, err := strictjson.Members(result)
 	if err != nil {
 		return result
@@ -181,7 +198,7 @@ func ownless(result json.RawMessage) json.RawMessage {
 	if err != nil {
 		return result
 	}
-	kept := slices.DeleteFunc(slices.Clone(meta), func(m strictjson.Member) bool { return isReserved(m.Name) })
+	kept := slices.DeleteFunc(slices.Clone(meta), func(m strictjson.Member) bool { return m.Name == serverInfo })
 	switch {
 	case len(kept) == len(meta):
 		return result

@@ -3,9 +3,12 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -90,6 +93,16 @@ func (s Server) Check() error {
 		if len(s.Headers) > 0 {
 			problem("headers are for a url")
 		}
+		for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+			if err := checkVariable(name, s.Env[name]); err != nil {
+				problem("env: %w", err)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		if err := checkHeader(name, s.Headers[name]); err != nil {
+			problem("headers: %w", err)
+		}
 	}
 	runs := []RunAt{s.Run}
 	for _, run := range s.Tools {
@@ -104,6 +117,45 @@ func (s Server) Check() error {
 		problem("a timeout is negative")
 	}
 	return errors.Join(problems...)
+}
+
+// checkVariable doesn't repeat the value, which may be secret; nor does
+// checkHeader.
+func checkVariable(name, value string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "=\x00"):
+		return fmt.Errorf("%q is not the name of a variable", name)
+	case ownVariable(name):
+		return fmt.Errorf("%s is for this server alone; a downstream server gets none of its variables", name)
+	case strings.ContainsRune(value, 0):
+		return fmt.Errorf("the value of %s has a NUL byte in it", name)
+	default:
+		return nil
+	}
+}
+
+// protocolHeaders are the protocol's own, with which a request works or doesn't.
+var protocolHeaders = []string{"accept", "connection", "content-encoding", "content-length", "content-type", "host", "last-event-id", "te", "trailer", "transfer-encoding", "upgrade"}
+
+func checkHeader(name, value string) error {
+	lower := strings.ToLower(name)
+	switch {
+	case !isToken(name):
+		return fmt.Errorf("%q is not the name of a header", name)
+	case strings.HasPrefix(lower, "mcp-") || slices.Contains(protocolHeaders, lower):
+		return fmt.Errorf("%s is set by the protocol", name)
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return fmt.Errorf("the value of %s has a control character in it, such as the end of a line", name)
+	default:
+		return nil
+	}
+}
+
+// isToken reports whether text may name a header.
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
 }
 
 func checkURL(text string) error {

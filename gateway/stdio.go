@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -20,22 +22,36 @@ const terminateWait = time.Second
 
 // inherited are the variables that a child gets of this process's environment.
 // Everything else is this process's own, such as its tokens.
-var inherited = []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "USERPROFILE", "PATHEXT"}
+var inherited = []string{"PATH", "HOME", "LANG", "TMPDIR", "USER"}
+
+// inheritedOnWindows are those without which a program there doesn't start.
+var inheritedOnWindows = []string{"APPDATA", "LOCALAPPDATA", "PATHEXT", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE"}
+
+// ownVariable reports whether a variable is this product's: no child gets one,
+// not even if it is configured.
+func ownVariable(name string) bool { return strings.HasPrefix(strings.ToUpper(name), "COUNTERSIGN_") }
 
 // newCommandTransport starts a server on standard input and output.
-func newCommandTransport(server Server, logger *slog.Logger) sdk.Transport {
+func newCommandTransport(server Server, received receiver, logger *slog.Logger) *rawTransport {
 	command := exec.Command(server.Command[0], server.Command[1:]...)
 	command.Dir = server.Directory
 	command.Env = childEnvironment(server.Env, os.LookupEnv)
-	command.Stderr = &lineLog{logger: logger}
+	command.Stderr = &lineLog{logger: logger, now: time.Now}
 	// A child of the child may keep the pipe open.
 	command.WaitDelay = terminateWait
-	return &renamingTransport{&sdk.CommandTransport{Command: command, TerminateDuration: terminateWait}}
+	return &rawTransport{
+		Transport: &sdk.CommandTransport{Command: command, TerminateDuration: terminateWait},
+		received:  received,
+	}
 }
 
 func childEnvironment(own map[string]string, lookUp func(string) (string, bool)) []string {
 	environment := []string{} // not nil, which is this process's own
-	for _, name := range inherited {
+	names := inherited
+	if runtime.GOOS == "windows" {
+		names = slices.Concat(inherited, inheritedOnWindows)
+	}
+	for _, name := range names {
 		if _, given := own[name]; given {
 			continue
 		}
@@ -44,7 +60,9 @@ func childEnvironment(own map[string]string, lookUp func(string) (string, bool))
 		}
 	}
 	for name, value := range own {
-		environment = append(environment, name+"="+value)
+		if !ownVariable(name) {
+			environment = append(environment, name+"="+value)
+		}
 	}
 	slices.Sort(environment)
 	return environment
@@ -53,51 +71,133 @@ func childEnvironment(own map[string]string, lookUp func(string) (string, bool))
 // lineLog logs what a child writes to its standard error, line by line.
 type lineLog struct {
 	logger *slog.Logger
+	now    func() time.Time
 	begun  []byte // of a line
+
+	second time.Time // when the count began
+	logged int       // lines since then
+	unsaid int       // lines that were left out since the last that was logged
 }
 
-// maxLogLine bounds a logged line, in bytes; what follows is another one.
-const maxLogLine = 4096
+const (
+	// maxLogLine bounds a logged line, in bytes; what follows is another one.
+	maxLogLine = 4096
+	// maxLogLines bounds the lines of one second. More are counted.
+	maxLogLines = 100
+)
 
 // Write implements io.Writer. os/exec calls it from one goroutine.
 func (l *lineLog) Write(data []byte) (int, error) {
 	l.begun = append(l.begun, data...)
+	rest := l.begun
 	for {
-		end, skip := bytes.IndexByte(l.begun, '\n'), 1
+		end, skip := bytes.IndexByte(rest, '\n'), 1
 		if end < 0 || end > maxLogLine {
-			if len(l.begun) <= maxLogLine {
+			if len(rest) <= maxLogLine {
+				l.begun = append([]byte(nil), rest...)
 				return len(data), nil
 			}
 			end, skip = maxLogLine, 0
 		}
-		if line := strings.TrimSpace(string(l.begun[:end])); line != "" {
-			l.logger.Info("the server says", "line", line)
-		}
-		l.begun = append([]byte(nil), l.begun[end+skip:]...)
+		l.log(rest[:end])
+		rest = rest[end+skip:]
 	}
 }
 
-// renamingTransport takes the prefix off the gateway's methods.
-type renamingTransport struct{ sdk.Transport }
+func (l *lineLog) log(text []byte) {
+	line := strings.TrimSpace(string(text))
+	if line == "" {
+		return
+	}
+	if now := l.now(); now.Sub(l.second) >= time.Second {
+		l.second, l.logged = now, 0
+	}
+	if l.logged == maxLogLines {
+		l.unsaid++
+		return
+	}
+	l.logged++
+	if l.unsaid > 0 {
+		l.logger.Warn("the server says too much: lines were left out", "lines", l.unsaid)
+		l.unsaid = 0
+	}
+	l.logger.Info("the server says", "line", line)
+}
 
-func (t *renamingTransport) Connect(ctx context.Context) (sdk.Connection, error) {
+// receiver sees each message of a server before the SDK does: see
+// connection.received.
+type receiver func(message jsonrpc.Message, of *flight) jsonrpc.Message
+
+// rawTransport takes the prefix off the gateway's methods, and shows messages to
+// received. It is for transports whose connections may be wrapped, which is
+// those on pipes.
+type rawTransport struct {
+	sdk.Transport
+	received receiver
+	made     sdk.Connection
+}
+
+// release closes the connection, if there is one and the SDK hasn't.
+func (t *rawTransport) release() {
+	if t.made != nil {
+		_ = t.made.Close()
+	}
+}
+
+// Connect implements sdk.Transport.
+func (t *rawTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	connection, err := t.Transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &renamingConnection{connection}, nil
+	t.made = &rawConnection{Connection: connection, received: t.received}
+	return t.made, nil
 }
 
-type renamingConnection struct{ sdk.Connection }
+type rawConnection struct {
+	sdk.Connection
+	received receiver
+	own      sync.Map // ids of the SDK's own requests, which are few
+}
 
-// Write implements sdk.Connection.
-func (c *renamingConnection) Write(ctx context.Context, message jsonrpc.Message) error {
+// Write implements sdk.Connection. It returns when ctx ends even if the child
+// doesn't read: then the message goes out later, or never.
+func (c *rawConnection) Write(ctx context.Context, message jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if request, ok := message.(*jsonrpc.Request); ok {
 		if method, ours := strings.CutPrefix(request.Method, rawPrefix); ours {
 			renamed := *request
 			renamed.Method = method
 			message = &renamed
+			if f := flightOf(ctx); f != nil {
+				f.departed.Store(true)
+			}
+		} else if request.IsCall() {
+			c.own.Store(request.ID, nil)
 		}
 	}
-	return c.Connection.Write(ctx, message)
+	written := make(chan error, 1)
+	go func() { written <- c.Connection.Write(context.WithoutCancel(ctx), message) }()
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Read implements sdk.Connection.
+func (c *rawConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	message, err := c.Connection.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if response, ok := message.(*jsonrpc.Response); ok && response.Error != nil {
+		if _, own := c.own.Load(response.ID); !own {
+			message = asResult(response)
+		}
+	}
+	return c.received(message, nil), nil
 }
