@@ -2,8 +2,9 @@
 // client holds between two calls and must not be able to change, such as MCP's
 // requestState.
 //
-// A token is bound to what it is for, and opens only for that. It doesn't keep
-// itself from being used twice: whoever opens it must see to that.
+// A token is bound to what it is for, and opens only for that, until it expires.
+// It doesn't keep itself from being used twice: whoever opens it must see to
+// that.
 package seal
 
 import (
@@ -29,8 +30,8 @@ const KeySize = 32
 const MaxToken = 4096
 
 var (
-	// ErrInvalid means that a token isn't one that this server made for this
-	// use, or is too old to tell. It says nothing more on purpose.
+	// ErrInvalid means that a token isn't one that was made here for this use, or
+	// is too old to tell. It says nothing more on purpose.
 	ErrInvalid = errors.New("the state is not valid here")
 	// ErrExpired means that the token was made here for this use and its time
 	// has passed.
@@ -53,7 +54,9 @@ type Options struct {
 	Rand io.Reader
 }
 
-// Sealer seals and opens. It is safe for concurrent use if Options.Rand is.
+// Sealer seals and opens. It keeps no state: every process with the same master
+// key and the same Rotate opens what another has sealed. It is safe for
+// concurrent use if Options.Rand is.
 type Sealer struct {
 	master  []byte
 	options Options
@@ -78,10 +81,11 @@ func New(master []byte, options Options) (*Sealer, error) {
 }
 
 // Seal returns a token that holds content until expires, for the use that
-// binding describes: any parts, in order.
+// binding describes: who may use it and for what, in parts whose order counts.
+// The parts aren't in the token; whoever opens it has to know them.
 func (s *Sealer) Seal(now, expires time.Time, binding [][]byte, content []byte) (string, error) {
-	if expires.Sub(now) > s.options.Rotate {
-		return "", fmt.Errorf("a state can't last for %s; at most %s is possible", expires.Sub(now), s.options.Rotate)
+	if lasts := expires.Sub(now); lasts <= 0 || lasts > s.options.Rotate {
+		return "", fmt.Errorf("a state can't last for %s; more than nothing and at most %s is possible", lasts, s.options.Rotate)
 	}
 	epoch := s.epoch(now)
 	box, err := s.box(epoch)
@@ -92,11 +96,12 @@ func (s *Sealer) Seal(now, expires time.Time, binding [][]byte, content []byte) 
 	if _, err := io.ReadFull(s.options.Rand, nonce); err != nil {
 		return "", fmt.Errorf("reading randomness: %w", err)
 	}
-	plain := binary.BigEndian.AppendUint64(nil, uint64(expires.UnixMilli()))
+	plain := binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli()))
+	plain = binary.BigEndian.AppendUint64(plain, uint64(expires.UnixMilli()))
 	plain = append(plain, content...)
 	sealed := binary.BigEndian.AppendUint64(nil, uint64(epoch))
 	sealed = append(sealed, nonce...)
-	sealed = box.Seal(sealed, nonce, plain, additional(epoch, binding))
+	sealed = box.Seal(sealed, nonce, plain, additional(binding))
 	token := prefix + base64.RawURLEncoding.EncodeToString(sealed)
 	if len(token) > MaxToken {
 		return "", fmt.Errorf("the state has %d bytes; at most %d are possible", len(token), MaxToken)
@@ -104,8 +109,9 @@ func (s *Sealer) Seal(now, expires time.Time, binding [][]byte, content []byte) 
 	return token, nil
 }
 
-// Open returns the content of a token, if it was sealed here for the use that
-// binding describes. The error is ErrInvalid or ErrExpired.
+// Open returns the content of a token, if it was sealed before now with the same
+// master key, for the use that binding describes. The error is ErrInvalid or
+// ErrExpired, and nothing else.
 func (s *Sealer) Open(now time.Time, token string, binding [][]byte) ([]byte, error) {
 	text, ours := strings.CutPrefix(token, prefix)
 	// Each token has one spelling. Base64 skips line breaks even when strict.
@@ -128,21 +134,29 @@ func (s *Sealer) Open(now time.Time, token string, binding [][]byte) ([]byte, er
 	if len(sealed) < box.NonceSize() {
 		return nil, ErrInvalid
 	}
-	plain, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], additional(epoch, binding))
-	if err != nil || len(plain) < 8 {
+	plain, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], additional(binding))
+	if err != nil || len(plain) < 16 {
 		return nil, ErrInvalid
 	}
-	if expires := int64(binary.BigEndian.Uint64(plain)); now.UnixMilli() >= expires {
+	// A clock that was set back would make a token last longer.
+	if sealedAt := int64(binary.BigEndian.Uint64(plain)); now.UnixMilli() < sealedAt {
+		return nil, ErrInvalid
+	}
+	if expires := int64(binary.BigEndian.Uint64(plain[8:])); now.UnixMilli() >= expires {
 		return nil, ErrExpired
 	}
-	return plain[8:], nil
+	return plain[16:], nil
 }
 
-// epoch numbers the key of a time.
+// epoch numbers the key of a time. The key before is accepted too, and no token
+// lasts longer than a key, so each opens until it expires. Later it is known as
+// expired as long as its key is accepted.
 func (s *Sealer) epoch(now time.Time) int64 {
 	return now.UnixMilli() / s.options.Rotate.Milliseconds()
 }
 
+// box is what the key of an epoch seals with. The key is derived from Rotate too:
+// the same number is another time with another Rotate.
 func (s *Sealer) box(epoch int64) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, s.master, nil, fmt.Sprintf("countersign/seal/v1/%d/%d", s.options.Rotate.Milliseconds(), epoch), KeySize)
 	if err != nil {
@@ -152,15 +166,13 @@ func (s *Sealer) box(epoch int64) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a cipher: %w", err)
 	}
-	return cipher.NewGCM(block)
+	return cipher.NewGCM(block) // its nonces are 12 bytes, so random ones suffice for billions of tokens of a key
 }
 
-// additional is what a token is authenticated with: which key, and each part of
-// the binding with its length, so that parts can't be shifted into each other.
-func additional(epoch int64, binding [][]byte) []byte {
+// additional is what a token is authenticated with: each part of the binding with
+// its length, so that parts can't be shifted into each other.
+func additional(binding [][]byte) []byte {
 	data := []byte("countersign/seal/v1\x00")
-	data = binary.BigEndian.AppendUint64(data, uint64(epoch))
-	data = binary.BigEndian.AppendUint64(data, uint64(len(binding)))
 	for _, part := range binding {
 		data = binary.BigEndian.AppendUint64(data, uint64(len(part)))
 		data = append(data, part...)
