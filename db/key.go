@@ -14,10 +14,11 @@ const (
 	keySize = 32
 )
 
-// Key returns the secret of a data folder, from which keys for what clients hold
-// are derived, and makes it if it is missing. Whoever has it can forge what
-// clients hold, so one that others may read is refused with ErrExposed. Removing
-// the file ends everything that was made with it.
+// Key returns the secret of a data folder, from which the keys for what clients
+// hold are derived, and makes it if it is missing: 32 random bytes. Whoever has it
+// can forge what clients hold, so one that others may access is refused with
+// ErrExposed, and one of another length isn't replaced. Removing the file ends
+// everything that was made with it.
 func Key(folder string) ([]byte, error) {
 	if err := makeFolder(folder); err != nil {
 		return nil, err
@@ -45,8 +46,9 @@ func Key(folder string) ([]byte, error) {
 	return key, nil
 }
 
-// makeKey writes a key whole, or not at all: it is written under another name
-// and linked, which fails if another process was first.
+// makeKey writes a key whole, or not at all: it is stored under another name and
+// then linked, which fails if another process was first. That one's key is used
+// then.
 func makeKey(folder, path string) error {
 	key := make([]byte, keySize)
 	if _, err := rand.Read(key); err != nil {
