@@ -36,7 +36,7 @@ func answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 		return "Nothing was decided: the policy asks whoever approves this for a reason. Please write one.", true
 	case errors.Is(err, approval.ErrSuperseded):
 		return "This can't be approved any more: the policy became stricter since the agent asked. " + escape(r.Reason) +
-			" Nothing runs. If it is still wanted, the agent must ask again.", true
+			" Nothing runs. " + askAgain(r) + ".", true
 	case errors.As(err, &account):
 		return "This doesn't count: " + escape(string(account)) + ".", true
 	case errors.Is(err, approval.ErrIneligible):
@@ -53,6 +53,12 @@ func answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 		return "Nothing changed. " + expired(r), true
 	case errors.Is(err, approval.ErrNotFound):
 		return "Nothing changed: this server doesn't know the request. The card may be from before its data was replaced.", true
+	case errors.Is(err, approval.ErrNoGrant):
+		return "Nothing changed. " + noGrant(r), true
+	case errors.Is(err, approval.ErrKnown):
+		return "Nothing changed. " + outcomeKnown(r), true
+	case errors.As(err, &input) && input.Field == scopeInput:
+		return "Nothing was decided: approving for that long isn't offered for this request.", true
 	case errors.As(err, &input):
 		return "Nothing was decided: the " + escape(input.Error()) + ".", true
 	default:
@@ -114,10 +120,12 @@ func decided(r *approval.Request) string {
 	switch d := rejection(r); {
 	case d != nil:
 		return "It was rejected by " + person(d.Approver) + ", " + moment(d.At) + "."
+	case withoutPerson(r, approval.Reject) != nil:
+		return "It was rejected without a person, " + moment(r.ClosedAt) + ". " + escape(r.Reason)
 	case r.Status == approval.Rejected:
-		return "It was superseded, " + moment(r.ClosedAt) + ". " + escape(r.Reason) + " If it is still wanted, the agent must ask again."
+		return "It was superseded, " + moment(r.ClosedAt) + ". " + escape(r.Reason) + " " + askAgain(r) + "."
 	default:
-		return "It was approved by " + approvers(r) + ", " + moment(r.DecidedAt) + "."
+		return "It was " + approvedBy(r) + ", " + moment(r.DecidedAt) + "."
 	}
 }
 
@@ -125,5 +133,85 @@ func expired(r *approval.Request) string {
 	if r.DecidedAt.IsZero() {
 		return "It expired " + moment(r.ExpiresAt) + ", before it was decided."
 	}
-	return "It was approved by " + approvers(r) + " but expired " + moment(r.ApplyBy) + ", before it was applied."
+	before := ", before it was applied."
+	if r.Executor == approval.ByGateway {
+		before = ", before it ran."
+	}
+	return "It was " + approvedBy(r) + " but expired " + moment(r.ApplyBy) + before
+}
+
+// appliedAfter says when what was approved was used, and where to see what came
+// of it.
+func appliedAfter(r *approval.Request) string {
+	if r.Executor != approval.ByGateway {
+		return " and then applied, " + moment(r.ClosedAt) + "."
+	}
+	return ", and began to run " + moment(r.ClosedAt) + ". The card says what came of it."
+}
+
+// revokeAnswer is what a person reads who pressed Revoke, as answer says.
+func revokeAnswer(r *approval.Request, err error) (string, bool) {
+	switch {
+	case err == nil:
+		return "", true
+	case errors.Is(err, approval.ErrNotApprover):
+		return onlyThey(r, "revoke this"), true
+	case errors.Is(err, approval.ErrUnverified):
+		return "Slack couldn't confirm your account or your groups just now, so nothing was revoked. Please try again.", true
+	default:
+		return answer(approval.Reject, r, err)
+	}
+}
+
+// noGrant says why a request has no grant in force.
+func noGrant(r *approval.Request) string {
+	switch g := r.Grant; {
+	case g == nil:
+		return "This request granted nothing beyond once."
+	case !g.RevokedAt.IsZero():
+		return "The grant was revoked before, " + moment(g.RevokedAt) + revoker(g.RevokedBy) + "."
+	default:
+		return "The grant ended by itself, " + moment(g.ExpiresAt) + "."
+	}
+}
+
+// settleAnswer is what a person reads who said what came of a run, as answer
+// says.
+func settleAnswer(r *approval.Request, err error) (string, bool) {
+	switch {
+	case err == nil:
+		return "", true
+	case errors.Is(err, approval.ErrNotApprover):
+		return onlyThey(r, "say what came of this"), true
+	case errors.Is(err, approval.ErrUnverified):
+		return "Slack couldn't confirm your account or your groups just now, so nothing was recorded. Please try again.", true
+	default:
+		return answer(approval.Reject, r, err)
+	}
+}
+
+// outcomeKnown says why nobody has to say what came of a request.
+func outcomeKnown(r *approval.Request) string {
+	e := r.Execution
+	switch {
+	case r.Executor != approval.ByGateway || e == nil:
+		return "The server didn't run this."
+	case e.FinishedAt.IsZero():
+		return "It is still running."
+	case e.SettledBy.IsZero():
+		return "What came of it is known; the card says so."
+	case e.Outcome == approval.Succeeded:
+		return person(e.SettledBy) + " said before that it ran."
+	default:
+		return person(e.SettledBy) + " said before that it did not run."
+	}
+}
+
+// onlyThey says who may do something that the person who clicked may not.
+func onlyThey(r *approval.Request, what string) string {
+	whose := "a role of the policy"
+	if required := r.Ruling.Requirement.Roles; len(required) > 0 {
+		whose = escape(roles(required, " or "))
+	}
+	return "Only somebody of " + whose + " can " + what + ". You are not in it, so your click doesn't count."
 }

@@ -33,13 +33,17 @@ func consequence(r *approval.Request, what string) string {
 	if needed-given > 1 {
 		text = "Your approval is number " + strconv.Itoa(given+1) + " of " + strconv.Itoa(needed) + " that this needs. Then "
 	}
-	text += visible.Line(r.Agent) + " may run " + what + " once"
+	if r.Executor == approval.ByGateway {
+		text += "this server runs " + what + " once for " + visible.Line(r.Agent)
+	} else {
+		text += visible.Line(r.Agent) + " may run " + what + " once"
+	}
 	if within := r.Ruling.ApplyWithin; within > 0 {
 		text += ", within " + span(within)
 	}
 	text += "."
 	if r.Reversible != nil && !*r.Reversible {
-		text += " The agent says that it can't be undone."
+		text += " " + capital(newFacts(r, cardBudget).asker()) + " says that it can't be undone."
 	}
 	return text
 }

@@ -49,8 +49,12 @@ func renderCard(r *approval.Request) message {
 	blocks := []slack.Block{
 		slack.NewHeaderBlock(plainText(head.mark+" "+head.words+" · "+environment(r)),
 			slack.HeaderBlockOptionBlockID(id("state"))),
-		slack.NewRichTextBlock(id("facts"), asked...),
 	}
+	if said := ran(r); said != nil {
+		blocks = append(blocks, slack.NewRichTextBlock(id("run"), said...))
+	}
+	blocks = append(blocks, granted(r, id("grant"))...)
+	blocks = append(blocks, slack.NewRichTextBlock(id("facts"), asked...))
 	text, note := a.text, ""
 	if !a.inline() {
 		f.whole = false
@@ -91,7 +95,7 @@ const (
 
 // offerOf is where a request can be approved that doesn't fit its card.
 func offerOf(r *approval.Request) offer {
-	if _, whole := renderDetails(r); whole {
+	if _, whole := renderDetails(r, r.CreatedAt); whole {
 		return inDetails
 	}
 	return nowhere
@@ -114,8 +118,9 @@ func (o offer) hint(note string, pending bool) string {
 	}
 }
 
-// buttons are what a card offers: to decide while it is pending, and always why
-// it was asked. Each carries the version and digest that were shown, so that a
+// buttons are what a card offers: to decide while it is pending, to end what was
+// granted, to say what came of a run that nobody knows of, and always why it was
+// asked. Each carries the version and digest that were shown, so that a
 // click on an old card can be told.
 func buttons(r *approval.Request, approvable bool) slack.Block {
 	value := shows(r).value()
@@ -123,10 +128,19 @@ func buttons(r *approval.Request, approvable bool) slack.Block {
 	if r.Status == approval.Pending {
 		if approvable {
 			row = append(row, approveButton(r))
+			if len(wider(r)) > 0 {
+				row = append(row, grantButton(r))
+			}
 		}
 		row = append(row,
 			button(rejectAction, "Reject…", value, slack.StyleDanger),
 			button(detailsAction, "Details", value, slack.StyleDefault))
+	}
+	if settleable(r) {
+		row = append(row, settleButtons(r)...)
+	}
+	if revocable(r) {
+		row = append(row, revokeButton(r))
 	}
 	row = append(row, button(whyAction, "Why am I asked?", value, slack.StyleDefault))
 	return slack.NewActionBlock(blockIDs(r)("actions"), row...)
@@ -203,7 +217,11 @@ func renderMinimal(r *approval.Request) message {
 	if r.Action != "" {
 		action, _ = cut(visible.Line(r.Action), 200)
 	}
-	text := head.mark + " " + head.words + " · " + environment(r) +
+	text := head.mark + " " + head.words + " · " + environment(r)
+	if r.Unpinned {
+		text += "\n⚠️ " + unpinned
+	}
+	text +=
 		"\nAction: " + action + "\nCount: " + count + "\nDigest: " + r.Digest.Short()
 	if r.Status == approval.Pending {
 		text += "\n" + needs(r) + ". Slack didn't take the full card. " + offerOf(r).hint("", true)

@@ -64,7 +64,7 @@ func golden(t *testing.T, name string, value any) {
 
 func TestCards(t *testing.T) {
 	t.Parallel()
-	for name, r := range states() {
+	for name, r := range allStates() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			card := bot.Card(r)
@@ -85,6 +85,19 @@ func TestModalsAndReminders(t *testing.T) {
 	r := deletion(reasonRequired)
 	golden(t, "modal/why", bot.WhyView(r))
 	golden(t, "modal/reason", bot.ReasonView(r))
+	for name, r := range map[string]*approval.Request{
+		"grant":        gatewayStates()["scopes"],
+		"grant-agent":  gatewayStates()["scopes-agent"],
+		"grant-reason": gatewayStates()["scopes-reason"],
+		"grant-of-two": deletion(byGateway, scopes("15m"), twoOf),
+	} {
+		view := bot.GrantView(r, asked)
+		for _, problem := range slacksim.LintView(view) {
+			t.Errorf("Slack would refuse it: %s: %s", problem.Code, problem)
+		}
+		golden(t, "modal/"+name, view)
+	}
+	golden(t, "modal/why-confirmed", bot.WhyView(gatewayStates()["gateway-confirmed"]))
 	golden(t, "modal/reason-of-two", bot.ReasonView(deletion(twoOf, reasonRequired)))
 	golden(t, "modal/reason-redacted", bot.ReasonView(deletion(reasonRequired, redacted)))
 	details, whole := bot.Details(r)
@@ -96,7 +109,7 @@ func TestModalsAndReminders(t *testing.T) {
 
 func TestDetailsOfCards(t *testing.T) {
 	t.Parallel()
-	for name, r := range states() {
+	for name, r := range allStates() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			view, whole := bot.Details(r)
@@ -134,8 +147,18 @@ func checkMessage(t fataler, r *approval.Request, m bot.Rendered) {
 	if !p.has("why") {
 		t.Errorf("the card doesn't offer to explain, only %v", p.actions)
 	}
-	if final && len(p.actions) > 1 {
-		t.Errorf("a decided card has the buttons %v", p.actions)
+	allowed := []string{"why"}
+	if g := r.Grant; g != nil && g.Active(r.UpdatedAt) {
+		allowed = append(allowed, "revoke")
+	}
+	if e := r.Execution; e != nil && r.Executor == approval.ByGateway && e.Outcome == approval.Unknown && !e.FinishedAt.IsZero() {
+		allowed = append(allowed, "it_ran", "it_did_not_run")
+	}
+	if final && !sameButtons(p.actions, allowed) {
+		t.Errorf("a decided card has the buttons %v, want %v", p.actions, allowed)
+	}
+	if p.has("approve_for") && (len(r.Scopes()) == 1 || !p.has("approve") && !p.has("approve_with_reason")) {
+		t.Errorf("a card with the buttons %v offers to approve for more than %v", p.actions, r.Scopes())
 	}
 	if !final && (!p.has("reject") || !p.has("details")) {
 		t.Errorf("a pending card has only the buttons %v", p.actions)
@@ -155,6 +178,11 @@ func checkMessage(t fataler, r *approval.Request, m bot.Rendered) {
 			}
 		}
 	}
+}
+
+// sameButtons reports whether two lists of buttons hold the same.
+func sameButtons(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 func checkDetails(t fataler, r *approval.Request, view json.RawMessage, whole bool) {
@@ -185,7 +213,7 @@ func checkDetails(t fataler, r *approval.Request, view json.RawMessage, whole bo
 
 // ours is all that may stand where Slack parses markup: our own words, mentions
 // of people by id, and dates.
-var ours = regexp.MustCompile(`^(?:[A-Za-z ,.;:*_'-]|[0-9,]+ more|<@[UW][A-Z0-9]+>|<!subteam\^S[A-Z0-9]+>|<!date\^[0-9]+\^\{date_short_pretty\} \{time\}\|[0-9]{1,2} [A-Z][a-z]{2} [0-9:]{5} UTC>)*$`)
+var ours = regexp.MustCompile(`^(?:[A-Za-z ,.;:*_'-]|[0-9,]+ (?:more|seconds?|minutes?|hours?|times?)|<@[UW][A-Z0-9]+>|<!subteam\^S[A-Z0-9]+>|<!date\^[0-9]+\^\{date_short_pretty\} \{time\}\|[0-9]{1,2} [A-Z][a-z]{2} [0-9:]{5} UTC>)*$`)
 
 // checkInert checks that nothing of the agent's stands where Slack parses
 // markup.

@@ -2,6 +2,7 @@ package bot
 
 import (
 	"encoding/json"
+	"time"
 	"unicode/utf8"
 
 	"github.com/slack-go/slack"
@@ -21,6 +22,7 @@ const (
 // The modals' callback ids, which say what their submission means.
 const (
 	approveView = "approve"
+	grantView   = "approve_for"
 	rejectView  = "reject"
 	answerView  = "answer"
 )
@@ -48,9 +50,9 @@ func renderAnswer(text string) slack.ModalViewRequest {
 // renderDetails is the modal with the whole request, and reports whether the
 // whole is in it. Only then, and only while the request is pending, its submit
 // button approves.
-func renderDetails(r *approval.Request) (slack.ModalViewRequest, bool) {
+func renderDetails(r *approval.Request, now time.Time) (slack.ModalViewRequest, bool) {
 	a := layOut(r.Payload, r.Ruling.Redactions)
-	if view, whole := details(r, a, a.chunks(), ""); whole {
+	if view, whole := details(r, a, a.chunks(), "", now); whole {
 		return view, true
 	}
 	said := "This is too large to review in Slack, so it can't be approved here."
@@ -60,19 +62,23 @@ func renderDetails(r *approval.Request) (slack.ModalViewRequest, bool) {
 			" of the arguments. " + said
 		short += "…"
 	}
-	view, _ := details(r, a, arguments{text: short}.chunks(), said)
+	view, _ := details(r, a, arguments{text: short}.chunks(), said, now)
 	return view, false
 }
 
 // details lays out the modal with these parts of the arguments. A warning says
 // that it isn't all, and why; without one, the result says whether all of
 // everything is in the modal and Slack takes it.
-func details(r *approval.Request, a arguments, parts []string, warning string) (slack.ModalViewRequest, bool) {
+func details(r *approval.Request, a arguments, parts []string, warning string, now time.Time) (slack.ModalViewRequest, bool) {
 	f := newFacts(r, detailsBudget)
 	head := stageOf(r)
 	blocks := []slack.Block{
 		slack.NewHeaderBlock(plainText(head.mark + " " + head.words + " · " + environment(r))),
 	}
+	if said := ran(r); said != nil {
+		blocks = append(blocks, slack.NewRichTextBlock("", said...))
+	}
+	blocks = append(blocks, granted(r, "")...)
 	if warning != "" {
 		blocks = append(blocks, slack.NewAlertBlock(plainText(warning), slack.AlertBlockOptionLevel(slack.AlertLevelWarning)))
 	}
@@ -98,6 +104,9 @@ func details(r *approval.Request, a arguments, parts []string, warning string) (
 	}
 	whole := warning == "" && f.whole
 	approvable := whole && r.Status == approval.Pending
+	if approvable && len(wider(r)) > 0 {
+		blocks = append(blocks, grantBlocks(r, append([]string{approval.ScopeOnce}, wider(r)...), now)...)
+	}
 	if approvable && r.Ruling.Requirement.ReasonRequired {
 		blocks = append(blocks, reasonBlock("Reason for approving, shown on the card", false))
 	}

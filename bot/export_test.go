@@ -73,7 +73,7 @@ func Minimal(r *approval.Request) Rendered { return rendered(renderMinimal(r)) }
 // Details renders the modal with the whole request, and reports whether it can
 // be approved there.
 func Details(r *approval.Request) (json.RawMessage, bool) {
-	view, whole := renderDetails(r)
+	view, whole := renderDetails(r, r.CreatedAt)
 	return encoded(view), whole
 }
 
@@ -88,6 +88,11 @@ func RejectView(r *approval.Request, known bool) json.RawMessage {
 
 // ReasonView renders the modal that asks for a reason to approve.
 func ReasonView(r *approval.Request) json.RawMessage { return encoded(renderReason(r)) }
+
+// GrantView renders the modal that asks for how long to approve.
+func GrantView(r *approval.Request, now time.Time) json.RawMessage {
+	return encoded(renderGrant(r, now))
+}
 
 // WhyView renders the modal that explains.
 func WhyView(r *approval.Request) json.RawMessage { return encoded(renderWhy(r)) }
@@ -115,6 +120,18 @@ func encoded(value any) json.RawMessage {
 func Answer(verdict approval.Verdict, r *approval.Request, err error) (string, bool) {
 	return answer(verdict, r, err)
 }
+
+// RevokeAnswer and SettleAnswer are what a person reads whose click came to err.
+var (
+	RevokeAnswer = revokeAnswer
+	SettleAnswer = settleAnswer
+)
+
+// ScopeWords is how far an approval goes, in words.
+var ScopeWords = scopeWords
+
+// Mask hides secrets in a text.
+var Mask = mask
 
 // LaidOut is a payload as it is shown, and in chunks.
 func LaidOut(p approval.Payload) (text string, chunks []string, inline bool) {

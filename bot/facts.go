@@ -24,6 +24,7 @@ type budget struct {
 	why                         int // of each rule's reason
 	rules                       int // how many rules are named
 	purpose, purposeLines       int
+	tool                        bool // whether the tool's definition is named
 }
 
 // cardBudget keeps everything that decides above the buttons on a phone.
@@ -41,6 +42,7 @@ var (
 		listName: 200, lists: 20,
 		why: 2000, rules: 1000,
 		purpose: 10 * approval.MaxPurpose, purposeLines: approval.MaxPurpose + 1,
+		tool: true,
 	}
 )
 
@@ -79,7 +81,7 @@ func (f *facts) lines() slack.RichTextElement {
 	l.label("Action")
 	f.stated(&l, r.Action, f.budget.action, "not stated")
 	l.label("Target")
-	f.stated(&l, r.Target, f.budget.target, "not stated")
+	f.stated(&l, r.Target, f.budget.target, f.noTarget())
 	l.label("Environment")
 	f.stated(&l, r.Environment, f.budget.environment, "not stated, treated as production")
 	l.label("Count")
@@ -89,9 +91,9 @@ func (f *facts) lines() slack.RichTextElement {
 	case r.Reversible == nil:
 		l.text("not stated")
 	case *r.Reversible:
-		l.text("yes, says the agent")
+		l.text("yes, says " + f.asker())
 	default:
-		l.text("no, says the agent")
+		l.text("no, says " + f.asker())
 	}
 	l.label("Why asked")
 	f.why(&l)
@@ -101,7 +103,74 @@ func (f *facts) lines() slack.RichTextElement {
 		l.text(", acting for ")
 		l.person(r.ActsFor)
 	}
+	if f.budget.tool && r.Executor == approval.ByGateway {
+		f.tool(&l)
+	}
 	return l.section()
+}
+
+// asker is who states what is stated of a request.
+func (f *facts) asker() string {
+	if f.r.Executor == approval.ByGateway {
+		return "the tool"
+	}
+	return "the agent"
+}
+
+// noTarget is what stands in place of a target. What the gateway runs has the
+// one that the policy works out, and no other.
+func (f *facts) noTarget() string {
+	if f.r.Executor == approval.ByGateway {
+		return "the policy doesn't say"
+	}
+	return "not stated"
+}
+
+// tool says what the gateway would call, and which definition of it was read.
+func (f *facts) tool(l *line) {
+	r := f.r
+	if server, tool, ok := strings.Cut(r.Action, "."); ok {
+		l.label("Server")
+		f.stated(l, server, f.budget.action, "not stated")
+		l.label("Tool")
+		f.stated(l, tool, f.budget.action, "not stated")
+	}
+	l.label("Tool pin")
+	l.code(f.pin())
+	if r.Unpinned {
+		l.text(", which isn't the one that was pinned")
+	}
+	var hints []string
+	for _, hint := range []struct {
+		stated  *bool
+		yes, no string
+	}{
+		{r.Hints.ReadOnly, "only reads", "doesn't only read"},
+		{r.Hints.Destructive, "may destroy", "destroys nothing"},
+		{r.Hints.Idempotent, "a second time changes nothing", "a second time changes something"},
+		{r.Hints.OpenWorld, "reaches outside", "stays inside"},
+	} {
+		switch {
+		case hint.stated == nil:
+		case *hint.stated:
+			hints = append(hints, hint.yes)
+		default:
+			hints = append(hints, hint.no)
+		}
+	}
+	if len(hints) > 0 {
+		l.label("The tool says")
+		l.text(strings.Join(hints, ", ") + ". Nobody checks that.")
+	}
+}
+
+// pin is the beginning of what names the tool's definition.
+func (f *facts) pin() string {
+	if f.r.ToolPin == "" {
+		return "not recorded"
+	}
+	text, _ := visible.Cut(visible.Line(f.r.ToolPin), 12)
+	return text
 }
 
 // why says which tier the action has and which rules led to that, in short:
@@ -210,7 +279,8 @@ func contradicted(stated int64, lists []approval.Listed) bool {
 	return len(lists) > 0 && int64(lists[0].Length) != stated
 }
 
-// purpose is the agent's own words, labelled as such.
+// purpose is the agent's own words, labelled as such, or what the gateway put in
+// their place.
 func (f *facts) purpose() []slack.RichTextElement {
 	text := visible.Text(f.r.Purpose)
 	if lines := strings.SplitAfterN(text, "\n", f.budget.purposeLines+1); len(lines) > f.budget.purposeLines {
@@ -223,7 +293,11 @@ func (f *facts) purpose() []slack.RichTextElement {
 	}
 	var l line
 	l.bold("Purpose")
-	l.text(", in the agent's words")
+	if f.r.Executor == approval.ByGateway {
+		l.text(", filled in by the gateway; the agent gave none")
+	} else {
+		l.text(", in the agent's words")
+	}
 	elements := []slack.RichTextElement{l.section()}
 	for _, part := range (arguments{text: text}).chunks() {
 		elements = append(elements, quote(part))
@@ -231,7 +305,10 @@ func (f *facts) purpose() []slack.RichTextElement {
 	return elements
 }
 
-// badges warn of texts that may not be what they look like: a line for each
+// unpinned warns of a tool that isn't what was accepted.
+const unpinned = "The tool's definition has changed since it was pinned"
+
+// badges warn of a changed tool and of texts that may not be what they look like: a line for each
 // kind, with the places and the first example. The arguments are those that may
 // be shown.
 func badges(r *approval.Request, arguments string) (line, bool) {
@@ -253,6 +330,10 @@ func badges(r *approval.Request, arguments string) (line, bool) {
 		}
 	}
 	var l line
+	if r.Unpinned {
+		l.text("⚠️ ")
+		l.bold(unpinned)
+	}
 	for _, kind := range []visible.Kind{visible.HiddenCharacters, visible.MixedAlphabets, visible.UnusualDigits} {
 		if in[kind] == nil {
 			continue

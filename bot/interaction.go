@@ -39,7 +39,10 @@ type interaction struct {
 		PrivateMetadata string `json:"private_metadata"`
 		State           struct {
 			Values map[string]map[string]struct {
-				Value string `json:"value"`
+				Value    string `json:"value"`
+				Selected *struct {
+					Value string `json:"value"`
+				} `json:"selected_option"`
 			} `json:"values"`
 		} `json:"state"`
 	} `json:"view"`
@@ -93,7 +96,7 @@ func parseInteraction(payload []byte) (*interaction, error) {
 			return nil, fmt.Errorf("%w: it has %d actions", errMalformed, len(i.Actions))
 		}
 		switch action := i.Actions[0]; action.ActionID {
-		case approveAction, reasonAction, rejectAction, detailsAction, whyAction:
+		case approveAction, reasonAction, grantAction, rejectAction, detailsAction, whyAction, revokeAction, ranAction, notRanAction:
 			value = action.Value
 		default:
 			return nil, fmt.Errorf("%w: the action is unknown", errMalformed)
@@ -103,7 +106,7 @@ func parseInteraction(payload []byte) (*interaction, error) {
 			return nil, fmt.Errorf("%w: it has no view", errMalformed)
 		}
 		switch i.View.CallbackID {
-		case approveView, rejectView:
+		case approveView, grantView, rejectView:
 			value = i.View.PrivateMetadata
 		default:
 			return nil, fmt.Errorf("%w: the view is unknown", errMalformed)
@@ -123,8 +126,17 @@ func (i *interaction) reason() string {
 	return i.View.State.Values[reasonInput][reasonInput].Value
 }
 
-// asksReason reports whether the modal has a place for a reason.
-func (i *interaction) asksReason() bool {
-	_, asks := i.View.State.Values[reasonInput]
+// scope is how far an approval is to go that was chosen in a modal; "" if
+// nothing was.
+func (i *interaction) scope() string {
+	if chosen := i.View.State.Values[scopeInput][scopeInput].Selected; chosen != nil {
+		return chosen.Value
+	}
+	return ""
+}
+
+// asks reports whether the modal has an input of this name.
+func (i *interaction) asks(input string) bool {
+	_, asks := i.View.State.Values[input]
 	return asks
 }

@@ -98,23 +98,36 @@ func (b *Bot) handle(ctx context.Context, payload []byte) (response any, err err
 	if app := b.appID.get(); app != "" && i.APIAppID != app {
 		return nil, errMalformed
 	}
-	switch {
-	case i.Type == blockActions && i.Actions[0].ActionID == approveAction:
-		return nil, b.approveClicked(ctx, i)
-	case i.Type == blockActions && i.Actions[0].ActionID == reasonAction:
-		b.openReason(ctx, i)
-	case i.Type == blockActions && i.Actions[0].ActionID == rejectAction:
-		b.openReject(ctx, i)
-	case i.Type == blockActions && i.Actions[0].ActionID == detailsAction:
-		b.openDetails(ctx, i)
-	case i.Type == blockActions:
-		b.openWhy(ctx, i)
-	case i.Type == viewSubmission && i.View.CallbackID == approveView:
-		return b.approveSubmitted(ctx, i)
-	case i.Type == viewSubmission:
-		return b.rejectSubmitted(ctx, i)
+	switch i.Type {
+	case blockActions:
+		return nil, b.clicked(ctx, i)
+	case viewSubmission:
+		return b.submitted(ctx, i)
 	}
 	return nil, nil
+}
+
+// clicked is what the press of a button comes to.
+func (b *Bot) clicked(ctx context.Context, i *interaction) error {
+	switch action := i.Actions[0].ActionID; action {
+	case approveAction:
+		return b.approveClicked(ctx, i)
+	case revokeAction:
+		return b.revokeClicked(ctx, i)
+	case ranAction, notRanAction:
+		return b.settleClicked(ctx, i, action == ranAction)
+	case reasonAction:
+		b.openReason(ctx, i)
+	case grantAction:
+		b.openGrant(ctx, i)
+	case rejectAction:
+		b.openReject(ctx, i)
+	case detailsAction:
+		b.openDetails(ctx, i)
+	default:
+		b.openWhy(ctx, i)
+	}
+	return nil
 }
 
 // who is the person that Slack says acted. Of two workspaces that the payload
@@ -132,19 +145,20 @@ func (b *Bot) who(i *interaction) approval.Approver {
 	return approval.Approver{Workspace: workspace, User: i.User.ID}
 }
 
-func (b *Bot) decide(ctx context.Context, i *interaction, verdict approval.Verdict, reason string) (*approval.Request, error) {
+func (b *Bot) decide(ctx context.Context, i *interaction, verdict approval.Verdict, reason, scope string) (*approval.Request, error) {
 	return b.service.Decide(ctx, b.who(i), approval.Ballot{
 		Request: i.about.request,
 		Version: i.about.version,
 		Digest:  i.about.digest,
 		Verdict: verdict,
 		Reason:  reason,
+		Scope:   scope,
 		Surface: approval.Slack,
 	})
 }
 
 func (b *Bot) approveClicked(ctx context.Context, i *interaction) error {
-	r, err := b.decide(ctx, i, approval.Approve, "")
+	r, err := b.decide(ctx, i, approval.Approve, "", "")
 	text, known := answer(approval.Approve, r, err)
 	if !known {
 		return errors.Join(errUnstored, err)
@@ -153,32 +167,75 @@ func (b *Bot) approveClicked(ctx context.Context, i *interaction) error {
 	return nil
 }
 
-func (b *Bot) approveSubmitted(ctx context.Context, i *interaction) (any, error) {
-	return b.submitted(ctx, i, approval.Approve)
+// revokeClicked ends a grant.
+func (b *Bot) revokeClicked(ctx context.Context, i *interaction) error {
+	r, err := b.service.RevokeGrant(ctx, b.who(i), i.about.request, approval.Slack)
+	text, known := revokeAnswer(r, err)
+	if !known {
+		return errors.Join(errUnstored, err)
+	}
+	b.tell(i, text)
+	return nil
 }
 
-func (b *Bot) rejectSubmitted(ctx context.Context, i *interaction) (any, error) {
-	return b.submitted(ctx, i, approval.Reject)
+// settleClicked records what a person says came of a run.
+func (b *Bot) settleClicked(ctx context.Context, i *interaction, ran bool) error {
+	r, err := b.service.Settle(ctx, b.who(i), i.about.request, ran, approval.Slack)
+	text, known := settleAnswer(r, err)
+	if !known {
+		return errors.Join(errUnstored, err)
+	}
+	b.tell(i, text)
+	return nil
 }
 
-// submitted decides by a modal, with the reason that it may ask for.
-func (b *Bot) submitted(ctx context.Context, i *interaction, verdict approval.Verdict) (any, error) {
-	r, err := b.decide(ctx, i, verdict, i.reason())
+// submitted decides by a modal, with what it may ask for.
+func (b *Bot) submitted(ctx context.Context, i *interaction) (any, error) {
+	verdict := approval.Approve
+	if i.View.CallbackID == rejectView {
+		verdict = approval.Reject
+	}
+	if i.View.CallbackID == grantView && i.scope() == "" {
+		return fieldError(scopeInput, "Please choose for how long."), nil
+	}
+	r, err := b.decide(ctx, i, verdict, i.reason(), i.scope())
 	text, known := answer(verdict, r, err)
-	var input *approval.InputError
-	again := errors.Is(err, approval.ErrUnverified) || errors.Is(err, approval.ErrReasonRequired) || errors.As(err, &input)
-	switch {
+	switch field := i.field(err); {
 	case !known:
 		return nil, errors.Join(errUnstored, err)
 	case text == "":
 		return nil, nil // closes the modal
-	case again && i.asksReason():
-		// What was typed stays, for another try.
-		return slack.NewErrorsViewSubmissionResponse(map[string]string{reasonInput: text}), nil
+	case field != "":
+		// What was typed and chosen stays, for another try.
+		return fieldError(field, text), nil
 	default:
 		view := renderAnswer(text)
 		return slack.NewUpdateViewSubmissionResponse(&view), nil
 	}
+}
+
+func fieldError(field, text string) any {
+	return slack.NewErrorsViewSubmissionResponse(map[string]string{field: text})
+}
+
+// field names the input of a submitted modal beside which an error is shown
+// after which another try may help; "" if there is none.
+func (i *interaction) field(err error) string {
+	fields := []string{reasonInput, scopeInput}
+	var input *approval.InputError
+	switch {
+	case errors.As(err, &input) && input.Field == scopeInput:
+		fields = []string{scopeInput}
+	case errors.Is(err, approval.ErrUnverified), errors.Is(err, approval.ErrReasonRequired), errors.As(err, &input):
+	default:
+		return ""
+	}
+	for _, field := range fields {
+		if i.asks(field) {
+			return field
+		}
+	}
+	return ""
 }
 
 // openReject opens the modal before anything else, because Slack gives three
@@ -216,9 +273,33 @@ func (b *Bot) openReason(ctx context.Context, i *interaction) {
 	b.show(ctx, i, "Approve with a reason", b.decidable, renderReason)
 }
 
+// openGrant offers to approve for longer than once, where the policy still does.
+func (b *Bot) openGrant(ctx context.Context, i *interaction) {
+	b.show(ctx, i, "Approve for longer", b.decidable, func(r *approval.Request) slack.ModalViewRequest {
+		if len(wider(r)) == 0 {
+			return renderAnswer("Approving for longer than once isn't offered for this request.")
+		}
+		return renderGrant(r, b.options.Now())
+	})
+}
+
+// openDetails also says who granted what approved the request, if that was it.
 func (b *Bot) openDetails(ctx context.Context, i *interaction) {
-	b.show(ctx, i, "Details", b.review, func(r *approval.Request) slack.ModalViewRequest {
-		view, _ := renderDetails(r)
+	var granting *approval.Request
+	read := func(ctx context.Context, i *interaction) (*approval.Request, error) {
+		r, err := b.review(ctx, i)
+		if err == nil && r.GrantedBy != "" {
+			// Best effort: the rest can be read without it.
+			granting, _ = b.service.Review(ctx, b.who(i), r.GrantedBy)
+		}
+		return r, err
+	}
+	b.show(ctx, i, "Details", read, func(r *approval.Request) slack.ModalViewRequest {
+		view, _ := renderDetails(r, b.options.Now())
+		if granting != nil {
+			view.Blocks.BlockSet = append(view.Blocks.BlockSet, slack.NewContextBlock("",
+				markup("That was granted by "+approvers(granting)+", "+moment(granting.DecidedAt))))
+		}
 		return view
 	})
 }

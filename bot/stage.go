@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/slack-go/slack"
@@ -16,6 +17,7 @@ type stage struct {
 }
 
 func stageOf(r *approval.Request) stage {
+	byGateway := r.Executor == approval.ByGateway
 	switch r.Status {
 	case approval.Pending:
 		if given, needed := votes(r); given > 0 {
@@ -23,8 +25,14 @@ func stageOf(r *approval.Request) stage {
 		}
 		return stage{"🟡", "Approval needed"}
 	case approval.Approved:
-		return stage{"✅", "Approved, waiting to be applied"}
+		if byGateway {
+			return stage{"✅", consented(r) + ", waiting to run"}
+		}
+		return stage{"✅", consented(r) + ", waiting to be applied"}
 	case approval.Applied:
+		if byGateway {
+			return ranStage(r)
+		}
 		switch r.Execution.Outcome {
 		case approval.Succeeded:
 			return stage{"✅", "Applied, succeeded"}
@@ -34,15 +42,25 @@ func stageOf(r *approval.Request) stage {
 			return stage{"🔵", "Applied"}
 		}
 	case approval.Rejected:
-		if rejection(r) == nil {
+		switch d := withoutPerson(r, approval.Reject); {
+		case rejection(r) != nil:
+			return stage{"⛔", "Rejected"}
+		case d == nil:
 			return stage{"⛔", "Superseded, will not run"}
+		case d.Surface == approval.InBand:
+			return stage{"⛔", "Declined by the client"}
+		default:
+			return stage{"⛔", "Denied by the policy"}
 		}
-		return stage{"⛔", "Rejected"}
 	default:
-		if r.DecidedAt.IsZero() {
+		switch {
+		case r.DecidedAt.IsZero():
 			return stage{"⌛", "Expired before a decision"}
+		case byGateway:
+			return stage{"⌛", "Expired, approved but not run"}
+		default:
+			return stage{"⌛", "Expired, approved but not applied"}
 		}
-		return stage{"⌛", "Expired, approved but not applied"}
 	}
 }
 
@@ -62,7 +80,7 @@ func votes(r *approval.Request) (given, needed int) {
 func approvals(r *approval.Request) []approval.Decision {
 	var all []approval.Decision
 	for _, d := range r.Decisions {
-		if d.Version == r.Version && d.Verdict == approval.Approve && d.Surface != approval.Policy {
+		if d.Version == r.Version && d.Verdict == approval.Approve && d.Person() {
 			all = append(all, d)
 		}
 	}
@@ -73,20 +91,53 @@ func approvals(r *approval.Request) []approval.Decision {
 // did.
 func rejection(r *approval.Request) *approval.Decision {
 	for i, d := range r.Decisions {
-		if d.Version == r.Version && d.Verdict == approval.Reject && d.Surface != approval.Policy {
+		if d.Version == r.Version && d.Verdict == approval.Reject && d.Person() {
 			return &r.Decisions[i]
 		}
 	}
 	return nil
 }
 
-// approvers mentions who approved, and says of whom it was their own.
+// withoutPerson is the decision that nobody made with this verdict: the
+// policy's, a grant's or the agent's client's; nil if there is none.
+func withoutPerson(r *approval.Request, verdict approval.Verdict) *approval.Decision {
+	for i, d := range r.Decisions {
+		if d.Version == r.Version && d.Verdict == verdict && !d.Person() {
+			return &r.Decisions[i]
+		}
+	}
+	return nil
+}
+
+// approvers mentions who approved, and says of whom it was their own, and for
+// how long if they don't agree on that, or don't yet.
 func approvers(r *approval.Request) string {
+	given := approvals(r)
+	longer := slices.ContainsFunc(given, func(d approval.Decision) bool { return d.Scope != "" })
 	var all []string
-	for _, d := range approvals(r) {
-		all = append(all, person(d.Approver)+ownership(r, d))
+	for _, d := range given {
+		text := person(d.Approver) + ownership(r, d)
+		if longer && r.Grant == nil {
+			text += ", for " + scopeWords(d.Scope)
+		}
+		all = append(all, text)
 	}
 	return listed(all)
+}
+
+// approvedBy says who approved, or what did instead of a person, in mrkdwn.
+func approvedBy(r *approval.Request) string {
+	d := withoutPerson(r, approval.Approve)
+	switch {
+	case len(approvals(r)) > 0 || d == nil:
+		return "approved by " + approvers(r)
+	case d.Surface == approval.InBand:
+		return "confirmed by the agent's client, not by a verified person"
+	case d.Surface == approval.Granted:
+		return "approved by what was granted with another request"
+	default:
+		return "allowed by the policy, without a person"
+	}
 }
 
 // ownership says that a decision is about the person's own, and in which way.
@@ -109,32 +160,66 @@ func outcome(r *approval.Request) []slack.MixedElement {
 	if len(r.Editors) > 0 {
 		say("Arguments edited by " + people(r.Editors) + "; approvals from before don't count")
 	}
+	gateway := r.Executor == approval.ByGateway
 	if given := approvals(r); len(given) > 0 {
 		say(":white_check_mark: Approved by " + approvers(r) + ", " + moment(given[len(given)-1].At))
+	} else if d := withoutPerson(r, approval.Approve); d != nil {
+		say(":white_check_mark: " + capital(approvedBy(r)) + ", " + moment(d.At))
+		if r.GrantedBy != "" {
+			said = append(said, plainText("Granted with "+string(r.GrantedBy)))
+		}
 	}
 	switch r.Status {
 	case approval.Approved:
-		say("Expires unless applied by " + moment(r.ApplyBy))
+		if gateway {
+			say("Won't run any more after " + moment(r.ApplyBy))
+		} else {
+			say("Expires unless applied by " + moment(r.ApplyBy))
+		}
 	case approval.Applied:
-		said = append(said, plainText("Applied by "+visible.Line(r.Agent)))
-		say(moment(r.Execution.StartedAt))
-		if r.Execution.FinishedAt.IsZero() {
-			said = append(said, plainText("What came of it was not reported"))
+		switch {
+		case !gateway:
+			said = append(said, plainText("Applied by "+visible.Line(r.Agent)))
+			say(moment(r.Execution.StartedAt))
+			if r.Execution.FinishedAt.IsZero() {
+				said = append(said, plainText("What came of it was not reported"))
+			}
+		case r.Execution.FinishedAt.IsZero():
+			say("Running since " + moment(r.Execution.StartedAt))
+		default:
+			say("Begun " + moment(r.Execution.StartedAt) + ", ended " + moment(r.Execution.FinishedAt))
 		}
 	case approval.Rejected:
-		if d := rejection(r); d != nil {
-			say(":no_entry: Rejected by " + person(d.Approver) + ", " + moment(d.At))
-		} else {
-			say(":no_entry: Superseded " + moment(r.ClosedAt) + ". If it is still wanted, the agent must ask again")
+		d := withoutPerson(r, approval.Reject)
+		switch by := rejection(r); {
+		case by != nil:
+			say(":no_entry: Rejected by " + person(by.Approver) + ", " + moment(by.At))
+		case d == nil:
+			say(":no_entry: Superseded " + moment(r.ClosedAt) + ". " + askAgain(r))
+		case d.Surface == approval.InBand:
+			say(":no_entry: Declined by the agent's client, not by a verified person, " + moment(d.At))
+		default:
+			say(":no_entry: Denied by the policy, " + moment(d.At))
 		}
 	case approval.Expired:
-		if r.DecidedAt.IsZero() {
+		switch {
+		case r.DecidedAt.IsZero():
 			say(":hourglass: Nobody decided by " + moment(r.ExpiresAt) + ". The agent was told *no*.")
-		} else {
+		case gateway:
+			say(":hourglass: Not begun by " + moment(r.ApplyBy) + ", so it won't run")
+		default:
 			say(":hourglass: Not applied by " + moment(r.ApplyBy) + ", so it won't run")
 		}
 	}
 	return said
+}
+
+// askAgain says how something comes up again that ended without a person's no.
+func askAgain(r *approval.Request) string {
+	if r.Executor == approval.ByGateway {
+		return "If it is still wanted, the agent must call the tool again"
+	}
+	return "If it is still wanted, the agent must ask again"
 }
 
 // words are the reasons of approvals, the reason of a rejection and what an
@@ -157,12 +242,12 @@ func words(r *approval.Request, limit int) []slack.RichTextElement {
 	}
 	label, text := "", ""
 	switch {
-	case r.Status == approval.Rejected && rejection(r) != nil:
+	case r.Status == approval.Rejected && (rejection(r) != nil || withoutPerson(r, approval.Reject) != nil):
 		label, text = "Reason", r.Reason
 	case r.Status == approval.Rejected:
 		label, text = "Why", r.Reason
 	case r.Execution != nil:
-		label, text = "The agent reports", r.Execution.Detail
+		label, text = reported(r)
 	}
 	var bold line
 	bold.bold(label)

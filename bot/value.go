@@ -16,6 +16,10 @@ const (
 	reasonAction  = "approve_with_reason"
 	detailsAction = "details"
 	whyAction     = "why"
+	grantAction   = "approve_for"
+	revokeAction  = "revoke"
+	ranAction     = "it_ran"
+	notRanAction  = "it_did_not_run"
 )
 
 // shown is what a button or a modal was about: which version of which request

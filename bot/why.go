@@ -31,6 +31,9 @@ func renderWhy(r *approval.Request) slack.ModalViewRequest {
 	for _, part := range parts {
 		blocks = append(blocks, slack.NewRichTextBlock("", preformatted(part)))
 	}
+	if d := withoutPerson(r, approval.Approve); d != nil {
+		blocks = append(blocks, slack.NewContextBlock("", markup(capital(approvedBy(r))+", "+moment(d.At))))
+	}
 	blocks = append(blocks, slack.NewContextBlock("",
 		plainText("As the policy ruled when the agent asked"),
 		plainText("Policy "+short(r.Ruling.Revision)),
