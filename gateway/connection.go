@@ -150,15 +150,14 @@ func (c *connection) keep(ctx context.Context, l *link) error {
 	c.link, c.down = l, nil
 	offered := len(c.offers.tools)
 	c.mu.Unlock()
+	if changed {
+		c.changed()
+	}
 	c.logger.Info("a downstream server is up", "tools", offered, "protocol", l.session.InitializeResult().ProtocolVersion)
 	again := time.NewTicker(listEvery)
 	defer again.Stop()
 	var failing time.Time // since when reading fails; zero if it doesn't
 	for {
-		if changed {
-			c.changed()
-		}
-		changed = false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -173,6 +172,9 @@ func (c *connection) keep(ctx context.Context, l *link) error {
 		changed, err = c.refresh(ctx, l)
 		if err == nil {
 			failing = time.Time{}
+			if changed {
+				c.changed()
+			}
 			continue
 		}
 		if failing.IsZero() {
