@@ -16,16 +16,19 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "a", "b")
 	// Processes that start at the same time get the same one.
-	keys := make([][]byte, 8)
+	keys := make([][]byte, 64)
+	start := make(chan struct{})
 	var work sync.WaitGroup
 	for i := range keys {
 		work.Go(func() {
+			<-start
 			var err error
 			if keys[i], err = db.Key(folder); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+	close(start)
 	work.Wait()
 	for _, key := range keys {
 		if len(key) != 32 || !bytes.Equal(key, keys[0]) || bytes.Equal(key, make([]byte, 32)) {
