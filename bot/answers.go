@@ -48,7 +48,7 @@ func answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 	case errors.Is(err, approval.ErrDecided), errors.Is(err, approval.ErrRejected):
 		return "Nothing changed. " + decided(r), true
 	case errors.Is(err, approval.ErrApplied):
-		return "Nothing changed. It was approved by " + approvers(r) + " and then applied, " + moment(r.ClosedAt) + ".", true
+		return "Nothing changed. It was " + approvedBy(r) + appliedAfter(r), true
 	case errors.Is(err, approval.ErrExpired):
 		return "Nothing changed. " + expired(r), true
 	case errors.Is(err, approval.ErrNotFound):

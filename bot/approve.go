@@ -43,7 +43,7 @@ func consequence(r *approval.Request, what string) string {
 	}
 	text += "."
 	if r.Reversible != nil && !*r.Reversible {
-		text += " " + capital(newFacts(r, cardBudget).asker()) + " says that it can't be undone."
+		text += " " + capital(stater(r)) + " says that it can't be undone."
 	}
 	return text
 }

@@ -321,6 +321,7 @@ func TestAnyRequestCanBeShown(t *testing.T) {
 			"Reject":          bot.RejectView(r, true),
 			"unfilled Reject": bot.RejectView(r, false),
 			"Approve…":        bot.ReasonView(r),
+			"Approve for…":    bot.GrantView(deletion(scopes("15m")), asked),
 			"Why am I asked?": bot.WhyView(r),
 		} {
 			for _, problem := range slacksim.LintView(view) {
@@ -338,7 +339,8 @@ func TestAnyRequestCanBeShown(t *testing.T) {
 		for _, err := range []error{
 			nil, approval.ErrRecorded, approval.ErrNotApprover, approval.ErrSelf, approval.ErrIneligible, approval.ErrUnverified,
 			approval.ErrStale, approval.ErrDecided, approval.ErrApplied, approval.ErrExpired, approval.ErrNotFound,
-			approval.ErrReasonRequired, approval.ErrSuperseded,
+			approval.ErrReasonRequired, approval.ErrSuperseded, approval.ErrNoGrant, approval.ErrKnown,
+			&approval.InputError{Field: "scope", Problem: "is not offered"},
 		} {
 			text, known := bot.Answer(approval.Approve, r, err)
 			if !known {
@@ -402,7 +404,42 @@ func anyRequest(t *rapid.T) *approval.Request {
 			r.Status, r.Reason, r.ClosedAt = approval.Rejected, "Superseded.", asked
 		}
 	}
+	anyRun(t, r)
 	return r
+}
+
+// anyRun makes of some requests ones of the gateway, with what only those have.
+func anyRun(t *rapid.T, r *approval.Request) {
+	r.Ruling.Scopes = rapid.SampledFrom([][]string{nil, {"once"}, {"15m"}, {"session", "90s", "8h"}}).Draw(t, "scopes")
+	if len(r.Decisions) > 0 && len(r.Scopes()) > 1 {
+		r.Decisions[0].Scope = r.Scopes()[1]
+		if r.Status == approval.Approved || r.Status == approval.Applied {
+			grants(r.Scopes()[1], 15*time.Minute)(r)
+			r.Grant.Uses = rapid.IntRange(0, 2000).Draw(t, "uses")
+			if rapid.Bool().Draw(t, "revoked") {
+				revoked(rapid.SampledFrom([]string{"operator:<!here>", "slack:T0DEMO/U0ADA", "slack:T0DEMO/<!here>", "x"}).Draw(t, "by"))(r)
+			}
+		}
+	}
+	if rapid.Bool().Draw(t, "by an agent") {
+		return
+	}
+	r.Executor, r.Session = approval.ByGateway, "s"
+	r.ToolPin = clipped(t, "pin", 64)
+	r.Unpinned = rapid.Bool().Draw(t, "unpinned")
+	if r.Status == approval.Pending && rapid.IntRange(0, 5).Draw(t, "without a person") == 0 && len(r.Decisions) == 0 {
+		nobody(rapid.SampledFrom([]approval.Surface{approval.Policy, approval.InBand, approval.Granted}).Draw(t, "surface"),
+			rapid.SampledFrom([]approval.Verdict{approval.Approve, approval.Reject}).Draw(t, "verdict"), clipped(t, "why so", 300))(r)
+	}
+	if r.Status == approval.Approved && rapid.Bool().Draw(t, "begun") {
+		begun(r)
+	}
+	if r.Status == approval.Applied && rapid.Bool().Draw(t, "ended") {
+		ran(rapid.SampledFrom([]approval.Outcome{approval.Unknown, approval.Succeeded, approval.Failed}).Draw(t, "outcome"), clipped(t, "detail", approval.MaxReason))(r)
+		if r.Execution.Outcome == approval.Unknown && rapid.Bool().Draw(t, "settled") {
+			settled(grace, approval.Failed)(r)
+		}
+	}
 }
 
 // The minimal card leads to Details, but promises no Approve that isn't there.

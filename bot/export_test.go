@@ -121,17 +121,11 @@ func Answer(verdict approval.Verdict, r *approval.Request, err error) (string, b
 	return answer(verdict, r, err)
 }
 
-// RevokeAnswer and SettleAnswer are what a person reads whose click came to err.
-var (
-	RevokeAnswer = revokeAnswer
-	SettleAnswer = settleAnswer
-)
-
 // ScopeWords is how far an approval goes, in words.
 var ScopeWords = scopeWords
 
-// Mask hides secrets in a text.
-var Mask = mask
+// LongestSession is how long a grant for a session is said to last at most.
+const LongestSession = longestSession
 
 // LaidOut is a payload as it is shown, and in chunks.
 func LaidOut(p approval.Payload) (text string, chunks []string, inline bool) {

@@ -91,9 +91,9 @@ func (f *facts) lines() slack.RichTextElement {
 	case r.Reversible == nil:
 		l.text("not stated")
 	case *r.Reversible:
-		l.text("yes, says " + f.asker())
+		l.text("yes, says " + stater(r))
 	default:
-		l.text("no, says " + f.asker())
+		l.text("no, says " + stater(r))
 	}
 	l.label("Why asked")
 	f.why(&l)
@@ -109,9 +109,9 @@ func (f *facts) lines() slack.RichTextElement {
 	return l.section()
 }
 
-// asker is who states what is stated of a request.
-func (f *facts) asker() string {
-	if f.r.Executor == approval.ByGateway {
+// stater is who states what is stated of a request.
+func stater(r *approval.Request) string {
+	if r.Executor == approval.ByGateway {
 		return "the tool"
 	}
 	return "the agent"

@@ -153,7 +153,7 @@ func gatewayStates() map[string]*approval.Request {
 		"gateway-denied":       gateway(nobody(approval.Policy, approval.Reject, "Nobody drops the CRM.")),
 		"gateway-expired":      gateway(expired),
 		"gateway-not-run":      gateway(approved, expired),
-		"gateway-tool-changed": gateway(approved, func(r *approval.Request) { superseded(r); r.Reason = toolChanged }),
+		"gateway-tool-changed": gateway(func(r *approval.Request) { superseded(r); r.Reason = toolChanged }),
 		"gateway-redacted": gateway(redacted, approved,
 			ran(approval.Failed, `login("ada", "hunter2, hunter3") refused`)),
 

@@ -79,7 +79,7 @@ func scopeBlock(label string, scopes []string) *slack.InputBlock {
 func granting(r *approval.Request) slack.RichTextElement {
 	f := newFacts(r, detailsBudget)
 	var l line
-	l.text("For longer than once means: until the grant ends, this is approved without asking again, any number of times.")
+	l.text("Longer than once is a grant. Until it ends, the same is approved without asking again, any number of times:")
 	l.label("Agent")
 	l.text(visible.Line(r.Agent))
 	if !r.ActsFor.IsZero() {
@@ -104,12 +104,12 @@ func ending(r *approval.Request, now time.Time) []slack.MixedElement {
 		within, err := time.ParseDuration(scope)
 		switch {
 		case scope == approval.ScopeSession:
-			ends = append(ends, "with the session, "+moment(now.Add(longestSession))+" at the latest")
+			ends = append(ends, "the session until "+moment(now.Add(longestSession))+" at the latest")
 		case err == nil:
-			ends = append(ends, scopeWords(scope)+" are over "+moment(now.Add(within)))
+			ends = append(ends, scopeWords(scope)+" until "+moment(now.Add(within)))
 		}
 	}
-	said := []slack.MixedElement{markup("It ends by itself. From now, " + strings.Join(ends, ", ") + ".")}
+	said := []slack.MixedElement{markup("It ends by itself. From now: " + strings.Join(ends, ", ") + ".")}
 	if given, needed := votes(r); needed-given > 1 {
 		said = append(said, plainText("It begins when everybody needed has approved, and the least that anybody chose counts."))
 	}

@@ -139,7 +139,7 @@ func mask(text string, secrets []string) string {
 			covered[i] = true
 		}
 	}
-	end := len(strings.TrimRight(text, "….  \n"))
+	end := len(strings.TrimRight(text, "…. \n"))
 	for _, secret := range secrets {
 		for from := 0; ; {
 			at := strings.Index(text[from:], secret)

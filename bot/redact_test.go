@@ -175,6 +175,9 @@ func TestSecretsAreNowhere(t *testing.T) {
 		s := anySecretive().Draw(t, "payload")
 		r := anyRequest(t)
 		r.Payload, r.Ruling.Redactions = approval.Payload(s.text), s.hidden
+		if r.Execution != nil {
+			r.Execution.Detail = "can't do this: " + s.text
+		}
 		details, _ := bot.Details(r)
 		shown := map[string]any{
 			"card":         bot.Card(r),

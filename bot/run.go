@@ -58,18 +58,7 @@ func ran(r *approval.Request) []slack.RichTextElement {
 		return nil
 	}
 	var l line
-	if given := approvals(r); len(given) > 0 {
-		l.bold("Approved")
-		l.text(" by ")
-		for i, d := range given {
-			if i > 0 {
-				l.text(", ")
-			}
-			l.person(d.Approver)
-		}
-	} else {
-		l.bold(consented(r))
-	}
+	consent(&l, r)
 	l.text(" · ")
 	e := r.Execution
 	switch {
@@ -99,6 +88,35 @@ func ran(r *approval.Request) []slack.RichTextElement {
 		}
 	}
 	return []slack.RichTextElement{l.section()}
+}
+
+// consent says who approved, or what did instead of a person.
+func consent(l *line, r *approval.Request) {
+	const most = 3 // all of them stand below
+	d := withoutPerson(r, approval.Approve)
+	switch given := approvals(r); {
+	case len(given) > 0:
+		l.bold("Approved")
+		l.text(" by ")
+		for i, d := range given[:min(len(given), most)] {
+			if i > 0 {
+				l.text(", ")
+			}
+			l.person(d.Approver)
+		}
+		if more := len(given) - most; more > 0 {
+			l.text(" and " + digits(int64(more)) + " more")
+		}
+	case d != nil && d.Surface == approval.Granted:
+		l.bold("Granted")
+		l.text(" with ")
+		l.code(string(r.GrantedBy))
+	default:
+		l.bold(consented(r))
+		if d != nil {
+			l.text(", not by a verified person")
+		}
+	}
 }
 
 // shortDetail is what a tool reported, if that fits the line that says what

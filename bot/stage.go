@@ -113,16 +113,25 @@ func withoutPerson(r *approval.Request, verdict approval.Verdict) *approval.Deci
 // how long if they don't agree on that, or don't yet.
 func approvers(r *approval.Request) string {
 	given := approvals(r)
-	longer := slices.ContainsFunc(given, func(d approval.Decision) bool { return d.Scope != "" })
+	longer := forLonger(given)
 	var all []string
 	for _, d := range given {
 		text := person(d.Approver) + ownership(r, d)
-		if longer && r.Grant == nil {
+		switch {
+		case !longer || r.Grant != nil:
+		case d.Scope == "":
+			text += ", once"
+		default:
 			text += ", for " + scopeWords(d.Scope)
 		}
 		all = append(all, text)
 	}
 	return listed(all)
+}
+
+// forLonger reports whether somebody approved for more than once.
+func forLonger(given []approval.Decision) bool {
+	return slices.ContainsFunc(given, func(d approval.Decision) bool { return d.Scope != "" })
 }
 
 // approvedBy says who approved, or what did instead of a person, in mrkdwn.
@@ -134,7 +143,7 @@ func approvedBy(r *approval.Request) string {
 	case d.Surface == approval.InBand:
 		return "confirmed by the agent's client, not by a verified person"
 	case d.Surface == approval.Granted:
-		return "approved by what was granted with another request"
+		return "granted with another request"
 	default:
 		return "allowed by the policy, without a person"
 	}
@@ -163,10 +172,13 @@ func outcome(r *approval.Request) []slack.MixedElement {
 	gateway := r.Executor == approval.ByGateway
 	if given := approvals(r); len(given) > 0 {
 		say(":white_check_mark: Approved by " + approvers(r) + ", " + moment(given[len(given)-1].At))
+		if forLonger(given) && r.Grant == nil && !r.DecidedAt.IsZero() {
+			say("Not everybody approved for longer, so it counts once")
+		}
 	} else if d := withoutPerson(r, approval.Approve); d != nil {
 		say(":white_check_mark: " + capital(approvedBy(r)) + ", " + moment(d.At))
 		if r.GrantedBy != "" {
-			said = append(said, plainText("Granted with "+string(r.GrantedBy)))
+			said = append(said, plainText(string(r.GrantedBy)))
 		}
 	}
 	switch r.Status {
@@ -186,6 +198,8 @@ func outcome(r *approval.Request) []slack.MixedElement {
 			}
 		case r.Execution.FinishedAt.IsZero():
 			say("Running since " + moment(r.Execution.StartedAt))
+		case r.Execution.Outcome == approval.Unknown || !r.Execution.SettledBy.IsZero():
+			say("Begun " + moment(r.Execution.StartedAt) + ", lost track of " + moment(r.Execution.FinishedAt))
 		default:
 			say("Begun " + moment(r.Execution.StartedAt) + ", ended " + moment(r.Execution.FinishedAt))
 		}
@@ -242,10 +256,13 @@ func words(r *approval.Request, limit int) []slack.RichTextElement {
 	}
 	label, text := "", ""
 	switch {
-	case r.Status == approval.Rejected && (rejection(r) != nil || withoutPerson(r, approval.Reject) != nil):
+	case r.Status == approval.Rejected && rejection(r) != nil:
 		label, text = "Reason", r.Reason
 	case r.Status == approval.Rejected:
-		label, text = "Why", r.Reason
+		// Of an answer of the agent's client, the outcome says all.
+		if d := withoutPerson(r, approval.Reject); d == nil || d.Surface != approval.InBand {
+			label, text = "Why", r.Reason
+		}
 	case r.Execution != nil:
 		label, text = reported(r)
 	}
