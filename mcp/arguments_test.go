@@ -59,7 +59,7 @@ func TestBadInput(t *testing.T) {
 		"unknown, hidden":        {`{` + good + `,"\u202ecount":1}`, []string{`"\u202ecount": is not an input`}},
 		"other case":             {`{"Purpose":"p","payload":{}}`, []string{"Purpose: is not an input"}},
 		"identity in arguments":  {`{` + good + `,"agent":"admin"}`, []string{"agent: is not an input"}},
-		"arguments of two kinds": {`[]`, []string{"arguments: are an array", "purpose, payload"}},
+		"arguments of two kinds": {`[]`, []string{"arguments: is an array", "purpose, payload"}},
 	} {
 		for _, version := range []string{legacy, modern} {
 			for _, kind := range []string{"stdio", "http"} {

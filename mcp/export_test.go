@@ -9,10 +9,6 @@ import (
 var (
 	ParseRequest = parseRequest
 	ParseID      = parseID
-	WholeNumber  = wholeNumber
-	ErrNotWhole  = errNotWhole
-	ErrTooSmall  = errTooSmall
-	ErrTooLarge  = errTooLarge
 )
 
 // NewHandlerOver is NewHandler over a server that has more than the product's

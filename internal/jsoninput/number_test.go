@@ -1,4 +1,4 @@
-package mcp_test
+package jsoninput_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/countersign/countersign/mcp"
+	"github.com/countersign/countersign/internal/jsoninput"
 )
 
 func TestWholeNumber(t *testing.T) {
@@ -29,20 +29,20 @@ func TestWholeNumber(t *testing.T) {
 		{"9223372036854775807", 9223372036854775807, nil},
 		{"-9223372036854775808", -9223372036854775808, nil},
 		{"9223372036854775807.000", 9223372036854775807, nil},
-		{"9223372036854775808", 0, mcp.ErrTooLarge},
-		{"-9223372036854775809", 0, mcp.ErrTooSmall},
-		{"1e400", 0, mcp.ErrTooLarge},
-		{"-1e99999999999999999999", 0, mcp.ErrTooSmall},
-		{"1.5", 0, mcp.ErrNotWhole},
-		{"1e-99999999999999999999", 0, mcp.ErrNotWhole},
-		{"3600.00000000000000000000000001", 0, mcp.ErrNotWhole},
-		{`"3600"`, 0, mcp.ErrNotWhole},
-		{"true", 0, mcp.ErrNotWhole},
-		{"null", 0, mcp.ErrNotWhole},
-		{"[1]", 0, mcp.ErrNotWhole},
-		{"{}", 0, mcp.ErrNotWhole},
+		{"9223372036854775808", 0, jsoninput.ErrTooLarge},
+		{"-9223372036854775809", 0, jsoninput.ErrTooSmall},
+		{"1e400", 0, jsoninput.ErrTooLarge},
+		{"-1e99999999999999999999", 0, jsoninput.ErrTooSmall},
+		{"1.5", 0, jsoninput.ErrNotWhole},
+		{"1e-99999999999999999999", 0, jsoninput.ErrNotWhole},
+		{"3600.00000000000000000000000001", 0, jsoninput.ErrNotWhole},
+		{`"3600"`, 0, jsoninput.ErrNotWhole},
+		{"true", 0, jsoninput.ErrNotWhole},
+		{"null", 0, jsoninput.ErrNotWhole},
+		{"[1]", 0, jsoninput.ErrNotWhole},
+		{"{}", 0, jsoninput.ErrNotWhole},
 	} {
-		got, err := mcp.WholeNumber([]byte(test.in))
+		got, err := jsoninput.WholeNumber([]byte(test.in))
 		if got != test.want || !errors.Is(err, test.err) {
 			t.Errorf("WholeNumber(%s) = %d, %v; want %d, %v", test.in, got, err, test.want, test.err)
 		}
@@ -63,16 +63,16 @@ func TestWholeNumberIsExact(t *testing.T) {
 		if !ok {
 			t.Fatalf("big.Rat refuses %s", literal)
 		}
-		got, err := mcp.WholeNumber([]byte(literal))
+		got, err := jsoninput.WholeNumber([]byte(literal))
 		switch {
 		case !exact.IsInt():
-			if !errors.Is(err, mcp.ErrNotWhole) {
+			if !errors.Is(err, jsoninput.ErrNotWhole) {
 				t.Fatalf("%s: got %d, %v; want ErrNotWhole", literal, got, err)
 			}
 		case !exact.Num().IsInt64():
-			want := mcp.ErrTooLarge
+			want := jsoninput.ErrTooLarge
 			if exact.Sign() < 0 {
-				want = mcp.ErrTooSmall
+				want = jsoninput.ErrTooSmall
 			}
 			if !errors.Is(err, want) {
 				t.Fatalf("%s: got %d, %v; want %v", literal, got, err, want)

@@ -1,0 +1,8 @@
+package jsoninput
+
+var (
+	WholeNumber = wholeNumber
+	ErrNotWhole = errNotWhole
+	ErrTooSmall = errTooSmall
+	ErrTooLarge = errTooLarge
+)
