@@ -139,8 +139,10 @@ type Gateway struct {
 	// No call is made before.
 	recorded chan struct{}
 
-	// step is called at each step of a run, for tests that end the process there.
-	step func(name string, id approval.ID)
+	// step is called at each step of a run, for tests that end the process there,
+	// and grace is stopGrace but in tests.
+	step  func(name string, id approval.ID)
+	grace time.Duration
 }
 
 // ownTools are the names of tools that are not a downstream server's, in a server
@@ -167,6 +169,7 @@ func New(service *approval.Service, servers []Server, options Options) (*Gateway
 		runs:     newRuns(),
 		recorded: make(chan struct{}),
 		step:     func(string, approval.ID) {},
+		grace:    stopGrace,
 	}
 	for _, server := range servers {
 		g.servers[server.Name] = server
@@ -197,7 +200,7 @@ func (g *Gateway) Run(ctx context.Context) {
 	work.Go(func() { g.seeTools(ctx) })
 	work.Go(func() { g.execute(ctx) })
 	<-ctx.Done()
-	g.runs.drain(stopGrace)
+	g.runs.drain(g.grace)
 	disconnect()
 	work.Wait()
 }

@@ -94,6 +94,9 @@ func (p *prompts) push(ctx context.Context, c call, a Answer) bool {
 	if a.Status != approval.Pending {
 		return false // there is nothing to decide
 	}
+	if p.shows(promptKey{c.Session, a.ID}) {
+		return true // the agent asks for the same again
+	}
 	version, capabilities := c.ProtocolVersion(), c.ClientCapabilities()
 	if version >= promptsUntil || capabilities == nil || capabilities.Elicitation == nil || capabilities.Elicitation.URL == nil {
 		return false
@@ -158,6 +161,13 @@ func (p *prompts) push(ctx context.Context, c call, a Answer) bool {
 		p.watch(life, one, c.agent)
 	})
 	return true
+}
+
+// shows reports whether a prompt was sent and isn't over.
+func (p *prompts) shows(key promptKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open[key] != nil
 }
 
 // endSession ends the prompts of an agent in a session that it wants closed.
