@@ -1,6 +1,7 @@
 package bot_test
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 	"strings"
@@ -299,6 +300,14 @@ func TestApproveForLongerIsRefused(t *testing.T) {
 			if test.field == "reason" {
 				values["reason"] = "Agreed."
 			}
+			payload, err := w.slack.SubmitPayload("U0ADA", view.ID, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			forged := bytes.ReplaceAll(payload, []byte(`"value":"15m"`), []byte(`"value":"16m"`))
+			if reply, err := w.slack.Deliver(w.context(), forged); err != nil || !strings.Contains(string(reply.Body), `"errors":{"scope":`) {
+				t.Errorf("a forged scope is answered %s, %v", reply.Body, err)
+			}
 			w.slack.Fail("users.info", slacksim.Fault{Status: 503}, 0)
 			reply, err := w.slack.Submit(w.context(), "U0ADA", view.ID, values)
 			if err != nil || !strings.Contains(reply.FieldErrors[test.field], "couldn't confirm your account") {
@@ -419,7 +428,7 @@ func TestManyScopes(t *testing.T) {
 	t.Parallel()
 	many := []string{"15m", "15m"}
 	for i := range 20 {
-		many = append(many, time.Duration(i + 2).String()[:1]+"h")
+		many = append(many, strconv.Itoa(20+i)+"m")
 	}
 	view := bot.GrantView(deletion(byGateway, scopes(many...)), asked)
 	for _, problem := range slacksim.LintView(view) {
