@@ -9,6 +9,7 @@ import (
 var (
 	ParseRequest = parseRequest
 	ParseID      = parseID
+	Readable     = readable
 )
 
 // NewHandlerOver is NewHandler over a server that has more than the product's
