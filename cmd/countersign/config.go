@@ -38,6 +38,7 @@ type config struct {
 	Slack    slackConfig    `yaml:"slack"`
 	Requests requestsConfig `yaml:"requests"`
 	MCP      mcpConfig      `yaml:"mcp"`
+	Gateway  gatewayConfig  `yaml:"gateway"`
 }
 
 type slackConfig struct {
@@ -75,6 +76,7 @@ func defaultConfig() config {
 		Slack:    slackConfig{Interactions: overSocket},
 		Requests: requestsConfig{PayloadLimit: approval.DefaultPayloadLimit},
 		MCP:      mcpConfig{AwaitBound: mcp.DefaultAwaitBound},
+		Gateway:  defaultGatewayConfig(),
 	}
 }
 
@@ -110,6 +112,7 @@ func readUncheckedConfig(path string) (config, error) {
 			*inside = filepath.Join(filepath.Dir(path), *inside)
 		}
 	}
+	c.Gateway.resolve(filepath.Dir(path))
 	return c, nil
 }
 
@@ -201,6 +204,7 @@ func (c config) check() error {
 	if c.MCP.AwaitBound < time.Second || c.MCP.AwaitBound > mcp.MaxAwaitBound {
 		problem("mcp.await_bound: %s; 1s to 55s are accepted, since hosts give up on longer calls", c.MCP.AwaitBound)
 	}
+	c.Gateway.check(problem)
 	return errors.Join(problems...)
 }
 
@@ -226,6 +230,9 @@ type secrets struct {
 	AppToken       secret
 	SigningSecret  secret
 	PreviousSecret secret // still accepted while Slack is told the new one
+
+	// Downstream are what downstream servers are given, by their names.
+	Downstream map[string]downstreamSecrets
 }
 
 // Where secrets come from. Each may be in a file instead, which the same name
@@ -264,7 +271,9 @@ func readSecrets(c config, environment func(string) string) (secrets, error) {
 		read(&s.SigningSecret, signingSecretVariable, "", "the signing secret, from \"Basic Information\"")
 		read(&s.PreviousSecret, previousSecretVariable, "", "the signing secret before the current one")
 	}
-	return s, errors.Join(problems...)
+	downstream, err := c.Gateway.readSecrets(environment)
+	s.Downstream = downstream
+	return s, errors.Join(errors.Join(problems...), err)
 }
 
 func readSecret(variable string, environment func(string) string) (secret, error) {

@@ -35,6 +35,8 @@ type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the server: agents ask over HTTP, people decide in Slack."`
 	MCP      mcpCommand      `cmd:"" name:"mcp" help:"Serve one agent on standard input and output, alone or through a running server."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and revoke the tokens of agents."`
+	Tools    toolsCommand    `cmd:"" help:"List the tools of downstream servers, see what changed, and pin it."`
+	Grants   grantsCommand   `cmd:"" help:"List and revoke approvals that hold for more than once."`
 	Policy   policyCommand   `cmd:"" help:"Check, test, explain and compare policies, and print some to start from."`
 	Manifest manifestCommand `cmd:"" help:"Print the Slack app's manifest, with the fewest scopes that work."`
 	Doctor   doctorCommand   `cmd:"" help:"Check the configuration, the policy, Slack, the clock and the database, and say what to do."`

@@ -44,7 +44,7 @@ func (c *tokenCreateCommand) Run(ctx context.Context, p *process) error {
 	if err := rules.ValidateFor(c.Owner); err != nil {
 		return fmt.Errorf("--owner: %w", err)
 	}
-	return withTokens(ctx, conf, rules, func(service *approval.Service) error {
+	return withService(ctx, conf, rules, func(service *approval.Service) error {
 		token, value, err := service.CreateToken(ctx, operator(), c.Agent, owner)
 		if err != nil {
 			return err
@@ -87,9 +87,9 @@ func (c *tokenRevokeCommand) Run(ctx context.Context, p *process) error {
 	})
 }
 
-// withTokens runs use over the configured database. It works beside a running
+// withService runs use over the configured database. It works beside a running
 // server, which sees the change at once.
-func withTokens(ctx context.Context, conf config, rules *policy.Policy, use func(*approval.Service) error) error {
+func withService(ctx context.Context, conf config, rules *policy.Policy, use func(*approval.Service) error) error {
 	store, err := db.Open(ctx, conf.Data, db.Options{})
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func withTokens(ctx context.Context, conf config, rules *policy.Policy, use func
 	return use(service)
 }
 
-// withAnyPolicy is withTokens for what no policy has a say in, so that a token
+// withAnyPolicy is withService for what no policy has a say in, so that a token
 // can be revoked while the policy file is being worked on.
 func withAnyPolicy(ctx context.Context, path string, use func(*approval.Service) error) error {
 	conf, err := readConfig(path)
@@ -113,7 +113,7 @@ func withAnyPolicy(ctx context.Context, path string, use func(*approval.Service)
 	if err != nil {
 		return fmt.Errorf("reading the example policy: %w", err)
 	}
-	return withTokens(ctx, conf, rules, use)
+	return withService(ctx, conf, rules, use)
 }
 
 // stuckToken is a token of an agent whose requests nobody could approve.
