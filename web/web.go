@@ -1,4 +1,5 @@
-// Package web serves what people open in a browser.
+// Package web serves what people open in a browser, and the HTTP API for scripts
+// and jobs.
 //
 // Until people can sign in here, that is one page: it is the same for every
 // address and every request, reveals nothing about any, and leads on to Slack,

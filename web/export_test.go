@@ -1,0 +1,7 @@
+package web
+
+var (
+	ParseRequest = parseRequest
+	ParseOutcome = parseOutcome
+	ParseWait    = parseWait
+)
