@@ -71,6 +71,7 @@ func request(number, size int) *approval.Request {
 		payload[i] = 'x'
 	}
 	return &approval.Request{
+		Executor:  approval.ByAgent,
 		ID:        approval.ID(fmt.Sprintf("req_%032x", number)),
 		Agent:     "deployer",
 		Purpose:   "Pay",

@@ -46,6 +46,9 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 		if err := recordUse(ctx, q, r); err != nil {
 			return err
 		}
+		if err := saveGrant(ctx, q, r, nil); err != nil {
+			return err
+		}
 		for _, destination := range destinations {
 			if err := q.InsertNotice(ctx, sqlc.InsertNoticeParams{
 				RequestID:      string(r.ID),
@@ -78,6 +81,7 @@ func backlog(ctx context.Context, q *sqlc.Queries, r *approval.Request) (approva
 		Agent:            r.Agent,
 		ActsForWorkspace: r.ActsFor.Workspace,
 		ActsForUser:      r.ActsFor.User,
+		Executor:         string(r.Executor),
 		Target:           r.Target,
 		StatedCount:      stated(r.StatedCount),
 		Reversible:       stated(optionalBool(r.Reversible)),
@@ -92,7 +96,6 @@ func backlog(ctx context.Context, q *sqlc.Queries, r *approval.Request) (approva
 			Agent:            r.Agent,
 			ActsForWorkspace: r.ActsFor.Workspace,
 			ActsForUser:      r.ActsFor.User,
-			Target:           r.Target,
 			Now:              r.CreatedAt.UnixMilli(),
 		})
 		if err != nil {
@@ -255,6 +258,7 @@ func saveExecution(ctx context.Context, q *sqlc.Queries, r *approval.Request, be
 		if err := q.InsertExecution(ctx, sqlc.InsertExecutionParams{
 			ID:                 after.ID,
 			RequestID:          string(r.ID),
+			Executor:           string(r.Executor),
 			Version:            int64(after.Version),
 			StartedAt:          after.StartedAt.UnixMilli(),
 			FinishedAt:         optionalTime(after.FinishedAt),

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/countersign/countersign/approval"
@@ -61,6 +62,7 @@ func (d *DB) Grants(ctx context.Context, now time.Time) ([]approval.ID, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing grants: %w", d.explain(ctx, err))
 	}
+	slices.Sort(found) // ids are in the order in which they were made
 	return requestIDs(found), nil
 }
 
@@ -78,5 +80,7 @@ func (d *DB) GrantsFor(ctx context.Context, r *approval.Request, now time.Time) 
 	if err != nil {
 		return nil, fmt.Errorf("looking for grants of %s: %w", r.Action, d.explain(ctx, err))
 	}
+	slices.Sort(found)
+	slices.Reverse(found)
 	return requestIDs(found), nil
 }

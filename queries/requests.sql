@@ -96,9 +96,9 @@ ORDER BY ordinal;
 
 -- name: InsertExecution :exec
 INSERT INTO executions (
-    id, request_id, version, started_at, finished_at, outcome, detail, result_size, returned_at, settled_by_workspace, settled_by_user
+    id, request_id, executor, version, started_at, finished_at, outcome, detail, result_size, returned_at, settled_by_workspace, settled_by_user
 ) VALUES (
-    @id, @request_id, @version, @started_at, @finished_at, @outcome, @detail, @result_size, @returned_at, @settled_by_workspace, @settled_by_user
+    @id, @request_id, @executor, @version, @started_at, @finished_at, @outcome, @detail, @result_size, @returned_at, @settled_by_workspace, @settled_by_user
 );
 
 -- name: UpdateExecution :exec
@@ -126,10 +126,9 @@ ORDER BY decided_at, id
 LIMIT CAST(@count AS BIGINT);
 
 -- name: UnfinishedRequests :many
-SELECT requests.id FROM executions
-JOIN requests ON requests.execution_id = executions.id
-WHERE executions.finished_at IS NULL AND requests.executor = 'gateway'
-ORDER BY executions.started_at, requests.id
+SELECT request_id FROM executions
+WHERE executor = 'gateway' AND finished_at IS NULL
+ORDER BY started_at, request_id
 LIMIT CAST(@count AS BIGINT);
 
 -- name: OpenRuns :many
@@ -145,7 +144,7 @@ ON CONFLICT (request_id) DO UPDATE SET revoked_at = excluded.revoked_at, revoked
 -- name: Grants :many
 SELECT request_id FROM grants
 WHERE revoked_at IS NULL AND expires_at > CAST(@now AS BIGINT)
-ORDER BY request_id;
+ORDER BY expires_at;
 
 -- name: GrantsFor :many
 SELECT grants.request_id FROM grants
@@ -153,7 +152,7 @@ JOIN requests ON requests.id = grants.request_id
 WHERE grants.revoked_at IS NULL AND grants.expires_at > CAST(@now AS BIGINT)
     AND requests.agent = @agent AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
     AND requests.action = @action AND requests.target = @target
-ORDER BY grants.request_id DESC;
+ORDER BY grants.expires_at;
 
 -- name: DueRequests :many
 SELECT id FROM requests
@@ -174,26 +173,28 @@ WHERE agent = @agent AND acts_for_workspace = @acts_for_workspace AND acts_for_u
 
 -- name: PendingTwins :many
 -- PendingTwins returns at most one pending request of an agent that asks the
--- same of the same target, and says the same of it. -1 is "not stated".
+-- same of the same target, and says the same of it. -1 is "not stated". What the
+-- gateway's calls act on follows from what they ask, until somebody edits it.
 SELECT id FROM requests
 WHERE asked = @asked AND agent = @agent AND acts_for_workspace = @acts_for_workspace AND acts_for_user = @acts_for_user
-    AND target = @target AND status = 'pending' AND expires_at > CAST(@now AS BIGINT)
+    AND executor = @executor AND (executor = 'gateway' OR target = @target)
+    AND status = 'pending' AND expires_at > CAST(@now AS BIGINT)
     AND COALESCE(stated_count, -1) = CAST(@stated_count AS BIGINT)
     AND COALESCE(reversible, -1) = CAST(@reversible AS BIGINT)
 LIMIT 1;
 
 -- name: OpenTwins :many
--- OpenTwins returns at most one request of an agent for the same that people
+-- OpenTwins returns at most one call of an agent that asks the same, that people
 -- approved and that the gateway has yet to run, or whose result the agent hasn't
 -- got, as long as the approval could be used.
 SELECT requests.id FROM requests
 LEFT JOIN executions ON executions.id = requests.execution_id
 WHERE requests.asked = @asked AND requests.agent = @agent
     AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
-    AND requests.target = @target AND requests.executor = 'gateway' AND requests.effect = 'require_approval'
+    AND requests.executor = 'gateway' AND requests.effect = 'require_approval'
     AND requests.status IN ('approved', 'applied') AND requests.granted_by = '' AND requests.apply_by > CAST(@now AS BIGINT)
     AND executions.returned_at IS NULL
-ORDER BY requests.id DESC
+ORDER BY requests.apply_by DESC
 LIMIT 1;
 
 -- name: LastRejection :one

@@ -58,7 +58,11 @@ func anyRequest(t *rapid.T) *approval.Request {
 		Environment: text(t, "environment"),
 		StatedCount: rapid.Ptr(count, true).Draw(t, "count"),
 		Reversible:  rapid.Ptr(rapid.Bool(), true).Draw(t, "reversible"),
+		Executor:    rapid.SampledFrom([]approval.Executor{approval.ByAgent, approval.ByGateway}).Draw(t, "executor"),
 		ToolPin:     text(t, "tool pin"),
+		Unpinned:    rapid.Bool().Draw(t, "unpinned"),
+		Hints:       anyHints(t),
+		Session:     text(t, "session"),
 		Ruling:      anyRuling(t),
 		Explanation: text(t, "explanation"),
 		Asked:       anyDigest(t),
@@ -69,6 +73,11 @@ func anyRequest(t *rapid.T) *approval.Request {
 	}
 	change(t, r)
 	return r
+}
+
+func anyHints(t *rapid.T) policy.Hints {
+	hint := func(label string) *bool { return rapid.Ptr(rapid.Bool(), true).Draw(t, label) }
+	return policy.Hints{ReadOnly: hint("read only"), Destructive: hint("destructive"), Idempotent: hint("idempotent"), OpenWorld: hint("open world")}
 }
 
 // anyRuling is any ruling that policy could make.
@@ -103,6 +112,9 @@ func anyRuling(t *rapid.T) policy.Ruling {
 		Environment:  text(t, "environment"),
 		Mode:         text(t, "mode"),
 		Classified:   rapid.Bool().Draw(t, "classified"),
+		Target:       text(t, "ruled target"),
+		Idempotency:  text(t, "idempotency"),
+		InBand:       rapid.Bool().Draw(t, "in band"),
 		Count:        anyQuantity(t),
 		Amount:       anyQuantity(t),
 		FirstUse:     policy.FirstUse{Tool: rapid.Bool().Draw(t, "first use of the tool")},
@@ -153,6 +165,12 @@ func change(t *rapid.T, r *approval.Request) {
 		r.Execution.FinishedAt = optional(t, "finished at", anyTime)
 		r.Execution.Outcome = rapid.SampledFrom([]approval.Outcome{approval.Unknown, approval.Succeeded, approval.Failed}).Draw(t, "outcome")
 		r.Execution.Detail = text(t, "detail")
+		r.Execution.ResultSize = rapid.IntRange(0, 1000).Draw(t, "result size")
+		r.Execution.ReturnedAt = optional(t, "returned at", anyTime)
+		r.Execution.SettledBy = optional(t, "settled by", anyApprover)
+	}
+	if r.Grant != nil || rapid.Bool().Draw(t, "grants") {
+		changeGrant(t, r)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "editors") {
 		r.Editors = append(r.Editors, anyApprover(t, "editor"))
@@ -172,6 +190,7 @@ func anyDecision(t *rapid.T, r *approval.Request, number int) approval.Decision 
 		Own:      rapid.Bool().Draw(t, "own"),
 		Reason:   text(t, "reason"),
 		Surface:  approval.Surface("a " + text(t, "surface")),
+		Scope:    text(t, "scope"),
 		Version:  r.Version,
 		Digest:   anyDigest(t),
 		Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) approval.Membership {
@@ -179,10 +198,25 @@ func anyDecision(t *rapid.T, r *approval.Request, number int) approval.Decision 
 		})).Draw(t, "memberships"),
 		At: anyTime(t, "at"),
 	}
-	if len(r.Decisions) == 0 && rapid.Bool().Draw(t, "by policy") {
-		d.Approver, d.Surface = approval.Approver{}, approval.Policy
+	if len(r.Decisions) == 0 && rapid.Bool().Draw(t, "without a person") {
+		d.Approver = approval.Approver{}
+		d.Surface = rapid.SampledFrom([]approval.Surface{approval.Policy, approval.InBand, approval.Granted}).Draw(t, "from")
 	}
 	return d
+}
+
+// changeGrant gives a request a grant, or revokes the one that it has.
+func changeGrant(t *rapid.T, r *approval.Request) {
+	var g approval.Grant
+	if r.Grant != nil {
+		g = *r.Grant
+	} else {
+		g = approval.Grant{Scope: text(t, "scope"), Session: text(t, "session"), GrantedAt: anyTime(t, "granted at"), ExpiresAt: anyTime(t, "grant expires at")}
+	}
+	if g.RevokedAt.IsZero() && rapid.Bool().Draw(t, "revoked") {
+		g.RevokedAt, g.RevokedBy = anyTime(t, "revoked at"), "operator:"+text(t, "revoked by")
+	}
+	r.Grant = &g
 }
 
 func changeStatus(t *rapid.T, r *approval.Request) {

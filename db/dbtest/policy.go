@@ -63,6 +63,109 @@ func backlogs(t *testing.T, open func(testing.TB) Store) {
 	}
 }
 
+// twins checks which request an agent's call is told to be the same as.
+func twins(t *testing.T, open func(testing.TB) Store) {
+	store := open(t)
+	now := start
+	service := newService(t, store, func() time.Time { return now })
+	refusal := errors.New("no")
+	told := func(r *approval.Request, change func(*approval.Request)) approval.ID {
+		t.Helper()
+		next := *r
+		next.ID, next.CreatedAt, next.GrantedBy = approval.ID(newID("req")), now, ""
+		change(&next)
+		var got approval.Backlog
+		err := store.Insert(t.Context(), &next, nil, func(b approval.Backlog) error {
+			got = b
+			return refusal
+		})
+		if !errors.Is(err, refusal) {
+			t.Errorf("got the error %v, want admit's own", err)
+		}
+		return got.Twin
+	}
+	same := func(*approval.Request) {}
+	byAgent := func(r *approval.Request) { r.Executor = approval.ByAgent }
+	check := func(when string, r *approval.Request, change func(*approval.Request), want approval.ID) {
+		t.Helper()
+		if got := told(r, change); got != want {
+			t.Errorf("%s: got %q, want %q", when, got, want)
+		}
+	}
+	own := propose(t, service)
+	check("the agent's own while it is pending", own, same, own.ID)
+	check("the agent's own, of another target", own, func(r *approval.Request) { r.Target = "another" }, "")
+	check("a call like the agent's own", own, func(r *approval.Request) { r.Executor = approval.ByGateway }, "")
+	decide(t, service, own, approval.Approve)
+	check("the agent's own once it is approved", own, same, "")
+
+	r := proposeRun(t, service)
+	others := map[string]func(*approval.Request){
+		"another":            func(r *approval.Request) { r.Asked[0]++ },
+		"of another agent":   func(r *approval.Request) { r.Agent = "another" },
+		"for another person": func(r *approval.Request) { r.ActsFor = person("U0BOB") },
+		"by the agent":       byAgent,
+	}
+	always := func(when string, want approval.ID) {
+		t.Helper()
+		check(when, r, same, want)
+		check(when+", with what people made of its target", r, func(r *approval.Request) { r.Target = "another" }, want)
+		for name, change := range others {
+			check(when+": "+name, r, change, "")
+		}
+	}
+	always("pending", r.ID)
+	decide(t, service, r, approval.Approve)
+	always("approved", r.ID)
+	claimRun(t, service, r)
+	always("running", r.ID)
+	if _, err := service.FinishRun(t.Context(), r.ID, approval.Report{Outcome: approval.Succeeded, Result: []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	always("has run", r.ID)
+	ran, err := store.Request(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = ran.ApplyBy.Add(-time.Millisecond)
+	always("just before its deadline", r.ID)
+	now = ran.ApplyBy
+	always("at its deadline", "")
+	now = start
+	if _, _, err := service.ReturnResult(t.Context(), agent, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	always("returned", "")
+
+	// Of several, the one that was approved last.
+	for range 3 {
+		again := *r
+		again.ID, again.Revision = approval.ID(newID("req")), 1
+		now = now.Add(time.Second)
+		again.Status, again.DecidedAt, again.ApplyBy = approval.Approved, now, now.Add(time.Minute)
+		if err := store.Insert(t.Context(), &again, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		always("approved again", again.ID)
+	}
+	// What a grant or the policy approved is nobody's twin.
+	for name, change := range map[string]func(*approval.Request){
+		"granted": func(r *approval.Request) { r.GrantedBy = own.ID },
+		"allowed": func(r *approval.Request) { r.Ruling.Effect = policy.Allow },
+	} {
+		another := proposeRun(t, service)
+		again := *another
+		again.ID, again.Revision = approval.ID(newID("req")), 1
+		again.Status, again.DecidedAt, again.ApplyBy = approval.Approved, now, now.Add(time.Minute)
+		decide(t, service, another, approval.Reject)
+		change(&again)
+		if err := store.Insert(t.Context(), &again, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		check(name, another, same, "")
+	}
+}
+
 // lastUses checks what is kept of what agents applied.
 func lastUses(t *testing.T, open func(testing.TB) Store) {
 	store := open(t)

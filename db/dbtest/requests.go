@@ -28,8 +28,13 @@ func admitted(approval.Backlog) error { return nil }
 func everyField(t *testing.T, open func(testing.TB) Store) {
 	store := open(t)
 	set := make(map[string]bool)
+	var granted []*approval.Request
 	rapid.Check(t, func(rt *rapid.T) {
 		want := anyRequest(rt)
+		if len(granted) > 0 && rapid.Bool().Draw(rt, "granted by another") {
+			by := rapid.SampledFrom(granted).Draw(rt, "by")
+			want.GrantedBy, want.Under = by.ID, by.Grant
+		}
 		noteFields(set, reflect.ValueOf(*want))
 		if err := store.Insert(t.Context(), want, []string{"slack:C1"}, admitted); err != nil {
 			rt.Fatal(err)
@@ -57,6 +62,9 @@ func everyField(t *testing.T, open func(testing.TB) Store) {
 		}
 		if diff := cmp.Diff(want, got, stored); diff != "" {
 			rt.Fatalf("updated and loaded (-want +got):\n%s", diff)
+		}
+		if got.Grant != nil {
+			granted = append(granted, got)
 		}
 	})
 	for field := range reflect.TypeFor[approval.Request]().Fields() {

@@ -39,6 +39,7 @@ type Event struct {
 type Execution struct {
 	ID                 string
 	RequestID          string
+	Executor           string
 	Version            int64
 	StartedAt          int64
 	FinishedAt         *int64

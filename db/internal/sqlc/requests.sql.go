@@ -72,7 +72,7 @@ func (q *Queries) DueRequests(ctx context.Context, arg DueRequestsParams) ([]str
 const grants = `-- name: Grants :many
 SELECT request_id FROM grants
 WHERE revoked_at IS NULL AND expires_at > CAST($1 AS BIGINT)
-ORDER BY request_id
+ORDER BY expires_at
 `
 
 func (q *Queries) Grants(ctx context.Context, now int64) ([]string, error) {
@@ -104,7 +104,7 @@ JOIN requests ON requests.id = grants.request_id
 WHERE grants.revoked_at IS NULL AND grants.expires_at > CAST($1 AS BIGINT)
     AND requests.agent = $2 AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
     AND requests.action = $5 AND requests.target = $6
-ORDER BY grants.request_id DESC
+ORDER BY grants.expires_at
 `
 
 type GrantsForParams struct {
@@ -197,15 +197,16 @@ func (q *Queries) InsertDecision(ctx context.Context, arg InsertDecisionParams) 
 
 const insertExecution = `-- name: InsertExecution :exec
 INSERT INTO executions (
-    id, request_id, version, started_at, finished_at, outcome, detail, result_size, returned_at, settled_by_workspace, settled_by_user
+    id, request_id, executor, version, started_at, finished_at, outcome, detail, result_size, returned_at, settled_by_workspace, settled_by_user
 ) VALUES (
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
 )
 `
 
 type InsertExecutionParams struct {
 	ID                 string
 	RequestID          string
+	Executor           string
 	Version            int64
 	StartedAt          int64
 	FinishedAt         *int64
@@ -221,6 +222,7 @@ func (q *Queries) InsertExecution(ctx context.Context, arg InsertExecutionParams
 	_, err := q.db.ExecContext(ctx, insertExecution,
 		arg.ID,
 		arg.RequestID,
+		arg.Executor,
 		arg.Version,
 		arg.StartedAt,
 		arg.FinishedAt,
@@ -679,10 +681,10 @@ SELECT requests.id FROM requests
 LEFT JOIN executions ON executions.id = requests.execution_id
 WHERE requests.asked = $1 AND requests.agent = $2
     AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
-    AND requests.target = $5 AND requests.executor = 'gateway' AND requests.effect = 'require_approval'
-    AND requests.status IN ('approved', 'applied') AND requests.granted_by = '' AND requests.apply_by > CAST($6 AS BIGINT)
+    AND requests.executor = 'gateway' AND requests.effect = 'require_approval'
+    AND requests.status IN ('approved', 'applied') AND requests.granted_by = '' AND requests.apply_by > CAST($5 AS BIGINT)
     AND executions.returned_at IS NULL
-ORDER BY requests.id DESC
+ORDER BY requests.apply_by DESC
 LIMIT 1
 `
 
@@ -691,11 +693,10 @@ type OpenTwinsParams struct {
 	Agent            string
 	ActsForWorkspace string
 	ActsForUser      string
-	Target           string
 	Now              int64
 }
 
-// OpenTwins returns at most one request of an agent for the same that people
+// OpenTwins returns at most one call of an agent that asks the same, that people
 // approved and that the gateway has yet to run, or whose result the agent hasn't
 // got, as long as the approval could be used.
 func (q *Queries) OpenTwins(ctx context.Context, arg OpenTwinsParams) ([]string, error) {
@@ -704,7 +705,6 @@ func (q *Queries) OpenTwins(ctx context.Context, arg OpenTwinsParams) ([]string,
 		arg.Agent,
 		arg.ActsForWorkspace,
 		arg.ActsForUser,
-		arg.Target,
 		arg.Now,
 	)
 	if err != nil {
@@ -731,9 +731,10 @@ func (q *Queries) OpenTwins(ctx context.Context, arg OpenTwinsParams) ([]string,
 const pendingTwins = `-- name: PendingTwins :many
 SELECT id FROM requests
 WHERE asked = $1 AND agent = $2 AND acts_for_workspace = $3 AND acts_for_user = $4
-    AND target = $5 AND status = 'pending' AND expires_at > CAST($6 AS BIGINT)
-    AND COALESCE(stated_count, -1) = CAST($7 AS BIGINT)
-    AND COALESCE(reversible, -1) = CAST($8 AS BIGINT)
+    AND executor = $5 AND (executor = 'gateway' OR target = $6)
+    AND status = 'pending' AND expires_at > CAST($7 AS BIGINT)
+    AND COALESCE(stated_count, -1) = CAST($8 AS BIGINT)
+    AND COALESCE(reversible, -1) = CAST($9 AS BIGINT)
 LIMIT 1
 `
 
@@ -742,6 +743,7 @@ type PendingTwinsParams struct {
 	Agent            string
 	ActsForWorkspace string
 	ActsForUser      string
+	Executor         string
 	Target           string
 	Now              int64
 	StatedCount      int64
@@ -749,13 +751,15 @@ type PendingTwinsParams struct {
 }
 
 // PendingTwins returns at most one pending request of an agent that asks the
-// same of the same target, and says the same of it. -1 is "not stated".
+// same of the same target, and says the same of it. -1 is "not stated". What the
+// gateway's calls act on follows from what they ask, until somebody edits it.
 func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, pendingTwins,
 		arg.Asked,
 		arg.Agent,
 		arg.ActsForWorkspace,
 		arg.ActsForUser,
+		arg.Executor,
 		arg.Target,
 		arg.Now,
 		arg.StatedCount,
@@ -950,10 +954,9 @@ func (q *Queries) SaveGrant(ctx context.Context, arg SaveGrantParams) error {
 }
 
 const unfinishedRequests = `-- name: UnfinishedRequests :many
-SELECT requests.id FROM executions
-JOIN requests ON requests.execution_id = executions.id
-WHERE executions.finished_at IS NULL AND requests.executor = 'gateway'
-ORDER BY executions.started_at, requests.id
+SELECT request_id FROM executions
+WHERE executor = 'gateway' AND finished_at IS NULL
+ORDER BY started_at, request_id
 LIMIT CAST($1 AS BIGINT)
 `
 
@@ -965,11 +968,11 @@ func (q *Queries) UnfinishedRequests(ctx context.Context, count int64) ([]string
 	defer rows.Close()
 	var items []string
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var request_id string
+		if err := rows.Scan(&request_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, request_id)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

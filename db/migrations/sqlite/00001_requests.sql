@@ -56,9 +56,9 @@ CREATE INDEX requests_pending ON requests (agent, acts_for_workspace, acts_for_u
 
 CREATE INDEX requests_runnable ON requests (decided_at, id) WHERE executor = 'gateway' AND status = 'approved';
 
-CREATE INDEX requests_open_runs ON requests (action) WHERE executor = 'gateway' AND status IN ('pending', 'approved');
+CREATE INDEX requests_open_runs ON requests (action, id) WHERE executor = 'gateway' AND status IN ('pending', 'approved');
 
-CREATE INDEX requests_asked_runs ON requests (asked, agent) WHERE executor = 'gateway' AND status IN ('approved', 'applied') AND effect = 'require_approval';
+CREATE INDEX requests_asked_runs ON requests (asked, agent, acts_for_workspace, acts_for_user, apply_by) WHERE executor = 'gateway' AND status IN ('approved', 'applied') AND effect = 'require_approval';
 
 CREATE INDEX requests_granted ON requests (granted_by) WHERE granted_by <> '';
 
@@ -97,6 +97,7 @@ CREATE TABLE decisions (
 CREATE TABLE executions (
     id                   TEXT    NOT NULL PRIMARY KEY,
     request_id           TEXT    NOT NULL UNIQUE REFERENCES requests (id),
+    executor             TEXT    NOT NULL, -- its request's
     version              INTEGER NOT NULL CHECK (version >= 1),
     started_at           INTEGER NOT NULL,
     finished_at          INTEGER,
@@ -108,7 +109,7 @@ CREATE TABLE executions (
     settled_by_user      TEXT    NOT NULL
 ) STRICT;
 
-CREATE INDEX executions_unfinished ON executions (started_at) WHERE finished_at IS NULL;
+CREATE INDEX executions_unfinished ON executions (started_at, request_id) WHERE executor = 'gateway' AND finished_at IS NULL;
 
 -- What runs returned, apart from the executions so that looking at one reads
 -- none.
