@@ -498,7 +498,7 @@ func TestAPIWaits(t *testing.T) {
 				s := newService(t, func(o *approval.Options) { o.Now = nil })
 				r := s.Propose(t)
 				if name == "expired" {
-					time.Sleep(r.ExpiresAt.Sub(time.Now()) - 30*time.Second)
+					time.Sleep(time.Until(r.ExpiresAt) - 30*time.Second)
 				}
 				began := time.Now()
 				answered := make(chan answer, 1)

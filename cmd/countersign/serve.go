@@ -70,6 +70,7 @@ type server struct {
 	bot      *bot.Bot
 	flow     *mcp.Local
 	agents   *mcp.Handler
+	api      *web.API
 	listener net.Listener
 	handler  http.Handler
 }
@@ -175,6 +176,15 @@ func (s *server) routes() (http.Handler, error) {
 		Hosts:        []string{public.Hostname()},
 	})
 	mux.Handle("/mcp", s.agents)
+	s.api, err = web.NewAPI(s.service, web.APIOptions{
+		ReviewURL:    s.config.reviewURL,
+		PayloadLimit: s.config.Requests.PayloadLimit,
+		Logger:       s.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/api/v1/", s.api)
 	if s.config.Slack.Interactions == overHTTP {
 		mux.Handle("/slack/interactions", s.bot.Interactions())
 	}
@@ -253,6 +263,7 @@ func (s *server) run(ctx context.Context, beside func(context.Context) error) er
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
+	s.api.Close() // whoever is told that it is pending comes back at once
 	s.service.Drain()
 	end()
 	stop()
