@@ -34,7 +34,7 @@ func (c *call) awaitResult(members []strictjson.Member) (json.RawMessage, error)
 	}
 	r, err := c.service.Status(c.ctx, c.agent, id)
 	if err != nil {
-		return nil, refused(err, nil)
+		return nil, unknown(err, id)
 	}
 	if r.Executor != approval.ByGateway {
 		return nil, &notRun{text: runYourself}

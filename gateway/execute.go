@@ -89,28 +89,44 @@ func (r *runs) drain(limit time.Duration) {
 }
 
 // recordCutOff records that nobody knows what became of what an earlier process
-// was running. It never runs again by itself.
+// was running, which never runs again by itself. It goes on until that is
+// recorded or ctx ends.
 func (g *Gateway) recordCutOff(ctx context.Context) {
-	for {
-		ids, err := g.service.Unfinished(ctx, maxRunnable)
-		if err != nil {
-			g.logger.Error("looking for what was cut off", "err", err)
-			return
-		}
-		settled := 0
-		for _, id := range ids {
-			_, err := g.service.FinishRun(ctx, id, approval.Report{Outcome: approval.Unknown, Detail: detailStopped})
-			if err != nil {
-				g.logger.Error("recording that a run was cut off", "request_id", id, "err", err)
-				continue
+	for ctx.Err() == nil {
+		more, err := g.recordSome(ctx)
+		switch {
+		case err != nil:
+			g.logger.Error("recording what was cut off", "err", err)
+			select {
+			case <-time.After(lookEvery):
+			case <-ctx.Done():
 			}
-			settled++
-			g.logger.Warn("a run was cut off", "request_id", id)
-		}
-		if settled == 0 {
+		case !more:
 			return
 		}
 	}
+}
+
+// recordSome records some of what was cut off, and reports whether there is more.
+// An error means that the store can't be used now.
+func (g *Gateway) recordSome(ctx context.Context) (more bool, err error) {
+	ids, err := g.service.Unfinished(ctx, maxRunnable)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
+		_, err := g.service.FinishRun(ctx, id, approval.Report{Outcome: approval.Unknown, Detail: detailStopped})
+		switch {
+		case err == nil:
+			more = true
+			g.logger.Warn("a run was cut off", "request_id", id)
+		case errors.Is(err, approval.ErrUnavailable):
+			return false, err
+		default:
+			g.logger.Error("recording that a run was cut off", "request_id", id, "err", err)
+		}
+	}
+	return more, nil
 }
 
 // seeTools records what the servers say of their tools, until ctx ends. A call

@@ -26,7 +26,7 @@ type call struct {
 	tool    *tool  // nil for one of our own
 }
 
-// notRun is an error whose text the model may read and act on. Nothing ran.
+// notRun is an error whose text the model may read and act on.
 type notRun struct {
 	text  string
 	cause error // for the log: what whoever runs the server must see to; or nil
@@ -269,13 +269,13 @@ const progressEvery = 10 * time.Second
 // what is then known of it. What is approved and doesn't run is run now: the agent
 // is here.
 func (c *call) settle(r *approval.Request, bound time.Duration) (json.RawMessage, error) {
-	end := time.Now().Add(bound)
+	id, end := r.ID, time.Now().Add(bound)
 	stop := c.report(r)
 	defer stop()
 	var err error
 	if r.Status == approval.Pending {
-		if r, err = c.service.Await(c.ctx, c.agent, r.ID, bound); err != nil {
-			return nil, refused(err, nil)
+		if r, err = c.service.Await(c.ctx, c.agent, id, bound); err != nil {
+			return nil, unknown(err, id)
 		}
 	}
 	if r.Status == approval.Approved {
@@ -284,8 +284,8 @@ func (c *call) settle(r *approval.Request, bound time.Duration) (json.RawMessage
 		}
 	}
 	if r.Status == approval.Approved || runsNow(r) {
-		if r, err = c.service.AwaitRun(c.ctx, c.agent, r.ID, max(time.Until(end), 0)); err != nil {
-			return nil, refused(err, nil)
+		if r, err = c.service.AwaitRun(c.ctx, c.agent, id, max(time.Until(end), 0)); err != nil {
+			return nil, unknown(err, id)
 		}
 	}
 	stop()
@@ -367,7 +367,7 @@ func (c *call) outcome(r *approval.Request) (json.RawMessage, error) {
 	if runsNow(r) {
 		return c.unfinished("running", whenRunning(r), r), nil
 	}
-	stored, r, err := c.service.ReturnResult(c.ctx, c.agent, r.ID)
+	stored, now, err := c.service.ReturnResult(c.ctx, c.agent, r.ID)
 	switch {
 	case err == nil:
 		if wire := carriedIn(stored); wire != nil {
@@ -375,7 +375,9 @@ func (c *call) outcome(r *approval.Request) (json.RawMessage, error) {
 		}
 		return stored, nil
 	case !errors.Is(err, approval.ErrNoResult):
-		return nil, refused(err, nil)
+		return nil, unknown(err, r.ID)
+	}
+	switch r = now; {
 	case r.Execution.Outcome == approval.Unknown:
 		return toolError(whenCutOff), nil
 	case r.Execution.SettledBy.IsZero():
@@ -417,6 +419,18 @@ func (c *call) unfinished(status, text string, r *approval.Request) json.RawMess
 		result["structuredContent"] = facts
 	}
 	return mustEncode(result)
+}
+
+// unknown turns an error of looking a request up into what the model is told.
+func unknown(err error, id approval.ID) error {
+	switch {
+	case errors.Is(err, approval.ErrNotFound):
+		return &notRun{text: notHere}
+	case errors.Is(err, approval.ErrUnavailable):
+		return &notRun{text: whenUnknown(id), cause: err}
+	default:
+		return err
+	}
 }
 
 // refused turns an error of approval into what the model is told, and returns

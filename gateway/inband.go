@@ -159,7 +159,7 @@ func (c *call) answered(sealed string, arguments json.RawMessage) (json.RawMessa
 	if s.Kind == stateLink {
 		r, err := c.service.Status(c.ctx, c.agent, s.Request)
 		if err != nil {
-			return nil, refused(err, nil)
+			return nil, unknown(err, s.Request)
 		}
 		if r.Status == approval.Pending {
 			return c.pend(r)

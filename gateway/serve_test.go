@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -201,4 +202,26 @@ func TestEveryNumberArrives(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Arguments that are in headers too are compared with them, and both reach the
+// server behind.
+func TestParameterHeaders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{servers: []string{"free"}, prepare: func(s *testServer) {
+		s.AddTool(&sdk.Tool{Name: "regional", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)}, s.echo)
+	}})
+	d := w.listen(t)
+	session := connect(t, d.transport(t, w.Agent.Name), modern, nil)
+	if _, err := session.ListTools(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := firstText(t, ask(t, session, "regional", `{"region":"eu","n":9007199254740993}`)); got != `{"region":"eu","n":9007199254740993}` {
+		t.Errorf("arrived as %s", got)
+	}
+	h := d.byHand(t, w.Agent.Name, modern, "{}")
+	if _, err := h.tool("regional", `{"region":"us"}`, ""); err == nil || !strings.Contains(err.Error(), "Region") {
+		t.Errorf("an argument without its header: %v", err)
+	}
+	w.requireCalls(t, arrived{"regional", `{"region":"eu","n":9007199254740993}`})
 }

@@ -40,7 +40,7 @@ const (
 
 	whenStateExpired = "Nothing ran and nothing was decided: the confirmation took too long. Call the tool again to be asked anew."
 
-	internalError = "Internal error, and nothing ran. Tell the user; whoever runs the server finds the cause in its log."
+	internalError = "Internal error. Tell the user; whoever runs the server finds the cause in its log."
 
 	notHere = "There is no such request of yours. Use the requestId that the waiting call returned."
 
@@ -56,6 +56,11 @@ const (
 	detailCancelled  = "The agent's client went away or cancelled the call."
 	detailNeedsInput = "It asked for input instead of running."
 )
+
+// whenUnknown is for a request that can't be looked up.
+func whenUnknown(id approval.ID) string {
+	return fmt.Sprintf("It can't be looked up now what became of the call. %s in a minute; if that keeps failing, tell the user. Don't call the tool again.", fetch(id))
+}
 
 // fetch says how to get a call's result.
 func fetch(id approval.ID) string {

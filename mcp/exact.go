@@ -109,7 +109,7 @@ func endOfNumber(text []byte, at int) int {
 // holds reports whether a float64 holds a number at all, however it rounds it.
 func holds(literal []byte) bool {
 	const surely = 300 // digits without an exponent
-	if len(literal) <= surely && bytes.IndexAny(literal, "eE") < 0 {
+	if len(literal) <= surely && !bytes.ContainsAny(literal, "eE") {
 		return true
 	}
 	_, err := strconv.ParseFloat(string(literal), 64)
