@@ -197,7 +197,7 @@ func revocable(r *approval.Request) bool { return r.Grant != nil && r.Grant.Acti
 
 // revokeButton ends a grant.
 func revokeButton(r *approval.Request) slack.BlockElement {
-	b := button(revokeAction, "Revoke", shows(r).value(), slack.StyleDanger)
+	b := button(revokeAction, "Revoke grant", shows(r).value(), slack.StyleDanger)
 	b.AccessibilityLabel, _ = cut("Revoke the grant of "+summary(r, 40), 75)
 	b.Confirm = slack.NewConfirmationBlockObject(plainText("Revoke this grant?"),
 		plainText("From now on, such calls wait for an approval again. What the grant approved and hasn't begun to run won't run. What has run stays."),

@@ -72,10 +72,10 @@ func ran(r *approval.Request) []slack.RichTextElement {
 		}
 		l.text(", says ")
 		l.person(e.SettledBy)
-		l.text(". The server had lost track of it.")
+		l.text(". The server had lost track.")
 	case e.Outcome == approval.Unknown:
 		l.bold("Outcome unknown")
-		l.text(". The server lost track while it ran. It won't run again by itself.")
+		l.text(". The server lost track while it ran. It won't run again by itself. Whoever finds out whether it ran can say so on the card.")
 	default:
 		word := "Ran"
 		if e.Outcome == approval.Failed {

@@ -199,7 +199,7 @@ func outcome(r *approval.Request) []slack.MixedElement {
 		case r.Execution.FinishedAt.IsZero():
 			say("Running since " + moment(r.Execution.StartedAt))
 		case r.Execution.Outcome == approval.Unknown || !r.Execution.SettledBy.IsZero():
-			say("Begun " + moment(r.Execution.StartedAt) + ", lost track of " + moment(r.Execution.FinishedAt))
+			say("Begun " + moment(r.Execution.StartedAt) + ". The server lost track of it " + moment(r.Execution.FinishedAt))
 		default:
 			say("Begun " + moment(r.Execution.StartedAt) + ", ended " + moment(r.Execution.FinishedAt))
 		}
