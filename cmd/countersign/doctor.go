@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/db"
@@ -36,13 +37,14 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 	}
 	say(true, "configuration: %s", c.Config)
 	rules := checkPolicy(conf.Policy, say)
-	checkDatabase(ctx, conf, rules, say)
+	tools := checkDatabase(ctx, conf, rules, say)
 	keys, err := readSecrets(conf, p.environment)
 	if err != nil {
 		say(false, "secrets: %v", err)
 		return errUnwell
 	}
 	say(true, "secrets: all that the configuration needs are set")
+	checkDownstream(ctx, conf.Gateway.servers(keys.Downstream), rules, tools, say)
 	if rules == nil {
 		return errUnwell // whom to look for in Slack is in the policy
 	}
@@ -75,29 +77,33 @@ func checkPolicy(path string, say func(bool, string, ...any)) *policy.Policy {
 }
 
 // checkDatabase opens the database as the server would, beside a server that
-// runs, and follows the audit log's chain.
-func checkDatabase(ctx context.Context, conf config, rules *policy.Policy, say func(bool, string, ...any)) {
+// runs, and follows the audit log's chain. It returns the tools that were seen.
+func checkDatabase(ctx context.Context, conf config, rules *policy.Policy, say func(bool, string, ...any)) []approval.Tool {
 	if _, err := os.Stat(conf.Data); errors.Is(err, os.ErrNotExist) {
 		say(true, "database: none yet; the server makes it in %s", conf.Data)
-		return
+		return nil
 	}
 	store, err := db.Open(ctx, conf.Data, db.Options{})
 	if err != nil {
 		say(false, "database: %v", err)
-		return
+		return nil
 	}
 	defer store.Close()
 	say(true, "database: opens, and syncs each change to disk")
 	count, last, err := audit.Verify(store.Events(ctx))
 	if err != nil {
 		say(false, "audit log: %v", err)
-		return
+		return nil
 	}
 	say(true, "audit log: %d events, each follows the one before; the last hash is %s", count, last)
-	if rules == nil {
-		return
+	tools, err := store.Tools(ctx)
+	if err != nil {
+		say(false, "tools: %v", err)
 	}
-	checkTokens(ctx, store, rules, say)
+	if rules != nil {
+		checkTokens(ctx, store, rules, say)
+	}
+	return tools
 }
 
 // checkTokens looks for agents whose requests nobody could approve.

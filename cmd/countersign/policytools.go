@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -22,8 +25,8 @@ type policyToolsCommand struct {
 // Validate refuses a limit that is none.
 func (c *policyToolsCommand) Validate() error { return c.check() }
 
-// Run proposes a stanza for each tool that is in a list or in recorded calls
-// and that the policy doesn't classify.
+// Run proposes a stanza for each tool that is in a list or in recorded calls, or
+// that the gateway saw, and that the policy doesn't classify.
 func (c *policyToolsCommand) Run(ctx context.Context, p *process) error {
 	rules, err := c.read(p)
 	if err != nil {
@@ -37,13 +40,11 @@ func (c *policyToolsCommand) Run(ctx context.Context, p *process) error {
 		}
 		tools = append(tools, listed...)
 	}
-	calls, err := c.calls(ctx)
+	recorded, err := c.fromFolder(ctx)
 	if err != nil {
 		return err
 	}
-	for _, recorded := range calls {
-		tools = append(tools, policy.ToolOf(recorded.Call.Action))
-	}
+	tools = append(tools, recorded...)
 	proposals := rules.Propose(tools)
 	if c.JSON {
 		return p.printJSON(append(policy.Proposals{}, proposals...)) // a list, also an empty one
@@ -68,9 +69,9 @@ func (c *policyToolsCommand) listed(path string) ([]policy.Tool, error) {
 	return tools, nil
 }
 
-// calls are the recorded ones. Where a list of tools is given and no folder,
-// there need be none.
-func (c *policyToolsCommand) calls(ctx context.Context) ([]policy.RecordedCall, error) {
+// fromFolder are the tools of recorded calls, and those that the gateway saw.
+// Where a list of tools is given and no folder, there need be none.
+func (c *policyToolsCommand) fromFolder(ctx context.Context) ([]policy.Tool, error) {
 	needless := len(c.From) > 0 && c.Data == ""
 	folder, err := c.folder(c.configFlag)
 	if err != nil {
@@ -83,5 +84,41 @@ func (c *policyToolsCommand) calls(ctx context.Context) ([]policy.RecordedCall, 
 	if needless && errors.Is(err, errNothingRecorded) {
 		return nil, nil
 	}
-	return calls, err
+	if err != nil {
+		return nil, err
+	}
+	var tools []policy.Tool
+	for _, recorded := range calls {
+		tools = append(tools, policy.ToolOf(recorded.Call.Action))
+	}
+	seen, err := seenTools(ctx, folder)
+	return append(tools, seen...), err
+}
+
+// seenTools are those that the gateway saw, as their servers describe them now.
+func seenTools(ctx context.Context, folder string) ([]policy.Tool, error) {
+	store, err := db.Open(ctx, folder, db.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	seen, err := store.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var tools []policy.Tool
+	for _, t := range seen {
+		tools = append(tools, policyTool(t.Server, t.Name, t.Seen))
+	}
+	return tools, nil
+}
+
+// policyTool is a downstream server's tool as a policy knows tools. If the
+// description can't be read, its name counts alone.
+func policyTool(server, name string, definition approval.ToolDefinition) policy.Tool {
+	described, err := policy.ParseTools(server, slices.Concat([]byte(`{"tools":[`), definition.JSON, []byte("]}")))
+	if err != nil || len(described) != 1 {
+		return policy.Tool{Integration: server, Name: name}
+	}
+	return described[0]
 }

@@ -38,6 +38,18 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 		},
+		"see": func() {
+			if err := see(os.Args[1]); err != nil {
+				fmt.Fprintln(os.Stderr, "see:", err)
+				os.Exit(1)
+			}
+		},
+		"crm": func() {
+			if err := serveCRM(os.Getenv); err != nil {
+				fmt.Fprintln(os.Stderr, "crm:", err)
+				os.Exit(1)
+			}
+		},
 	})
 }
 

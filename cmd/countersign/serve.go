@@ -15,6 +15,7 @@ import (
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/gateway"
 	"github.com/countersign/countersign/mcp"
 	"github.com/countersign/countersign/policy"
 	"github.com/countersign/countersign/web"
@@ -48,6 +49,12 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 // closing the store, the process is gone within ten seconds.
 const stopLimit = 8 * time.Second
 
+// Where agents find the tools to ask with, and those of downstream servers.
+const (
+	flowPath    = "/mcp"
+	gatewayPath = "/mcp/gateway"
+)
+
 // serverOptions are what a server is made of.
 type serverOptions struct {
 	config     config
@@ -68,8 +75,9 @@ type server struct {
 	service  *approval.Service
 	watch    *policyWatch
 	bot      *bot.Bot
+	gateway  *gateway.Gateway // nil if there is nothing behind it
 	flow     *mcp.Local
-	agents   *mcp.Handler
+	agents   []*mcp.Handler
 	api      *web.API
 	listener net.Listener
 	handler  http.Handler
@@ -125,7 +133,37 @@ func (s *server) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err = s.openGateway(); err != nil {
+		return err
+	}
 	s.handler, err = s.routes()
+	return err
+}
+
+// openGateway makes the gateway, if there are servers to put it in front of.
+func (s *server) openGateway() error {
+	conf := s.config.Gateway
+	if len(conf.Servers) == 0 {
+		return nil
+	}
+	key, err := db.Key(s.config.Data)
+	if err != nil {
+		return err
+	}
+	options := gateway.Options{
+		Version:    version(),
+		ReviewURL:  s.config.reviewURL,
+		Load:       s.store.Request,
+		StateKey:   key,
+		Approval:   conf.Approval,
+		HoldBound:  conf.Hold,
+		AwaitBound: s.config.MCP.AwaitBound,
+		Logger:     s.logger,
+	}
+	if conf.ReviewPrompt != promptNone {
+		options.Prompt = conf.ReviewPrompt
+	}
+	s.gateway, err = gateway.New(s.service, conf.servers(s.secrets.Downstream), options)
 	return err
 }
 
@@ -170,12 +208,19 @@ func (s *server) routes() (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", pages)
-	s.agents = mcp.NewHandler(s.flow, mcp.HandlerOptions{
-		Options:      s.toolOptions(),
-		PayloadLimit: s.config.Requests.PayloadLimit,
-		Hosts:        []string{public.Hostname()},
-	})
-	mux.Handle("/mcp", s.agents)
+	serve := func(path string, options mcp.Options) {
+		agents := mcp.NewHandler(s.flow, mcp.HandlerOptions{
+			Options:      options,
+			PayloadLimit: s.config.Requests.PayloadLimit,
+			Hosts:        []string{public.Hostname()},
+		})
+		s.agents = append(s.agents, agents)
+		mux.Handle(path, agents)
+	}
+	serve(flowPath, s.toolOptions())
+	if s.gateway != nil {
+		serve(gatewayPath, s.gatewayOptions())
+	}
 	s.api, err = web.NewAPI(s.service, web.APIOptions{
 		ReviewURL:    s.config.reviewURL,
 		PayloadLimit: s.config.Requests.PayloadLimit,
@@ -214,11 +259,20 @@ func (s *server) toolOptions() mcp.Options {
 	return mcp.Options{Version: version(), Logger: s.logger}
 }
 
+// gatewayOptions are for the gateway's tools in place of those to ask with. There
+// must be a gateway.
+func (s *server) gatewayOptions() mcp.Options {
+	options := s.toolOptions()
+	options.Gateway = s.gateway
+	return options
+}
+
 // run serves until ctx ends or something that can't be done without fails.
 // beside, if there is one, serves a host of its own meanwhile, and the server
 // ends with it. At the end waiting calls end as pending, and what is in flight
-// finishes, all of it at the same time and within stopLimit; the store is closed
-// when nobody needs it any more.
+// finishes, all of it at the same time and within stopLimit: what the gateway
+// runs may end too, or is recorded as unknown, before the downstream servers that
+// it started are ended. The store is closed when nobody needs it any more.
 func (s *server) run(ctx context.Context, beside func(context.Context) error) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -233,6 +287,9 @@ func (s *server) run(ctx context.Context, beside func(context.Context) error) er
 			failed <- fmt.Errorf("talking to Slack: %w", err)
 		}
 	})
+	if s.gateway != nil {
+		work.Go(func() { s.gateway.Run(background) })
+	}
 	web := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -269,7 +326,11 @@ func (s *server) run(ctx context.Context, beside func(context.Context) error) er
 	stop()
 	// The agents' event streams last as long as their sessions, so those end
 	// before the server is shut down.
-	s.agents.Close()
+	var closing sync.WaitGroup
+	for _, agents := range s.agents {
+		closing.Go(agents.Close)
+	}
+	closing.Wait()
 	if err := web.Shutdown(limit); err != nil {
 		s.logger.Warn("cutting off calls that took too long", "err", err)
 		_ = web.Close()

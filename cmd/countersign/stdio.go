@@ -15,9 +15,27 @@ import (
 
 type mcpCommand struct {
 	configFlag
-	Agent  string `placeholder:"NAME" default:"local-agent" help:"The agent's name, which people see on the card (default: ${default}). With --server, the token says who it is."`
-	Owner  string `placeholder:"USER" help:"The Slack user id of the person the agent acts for."`
-	Server string `placeholder:"URL" help:"Go through the server at this address, with the agent's token from COUNTERSIGN_TOKEN or COUNTERSIGN_TOKEN_FILE. Without it, this process is the server."`
+	Agent   string `placeholder:"NAME" default:"local-agent" help:"The agent's name, which people see on the card (default: ${default}). With --server, the token says who it is."`
+	Owner   string `placeholder:"USER" help:"The Slack user id of the person the agent acts for."`
+	Gateway bool   `help:"Serve the tools of the configured downstream servers, gated, in place of those to ask with."`
+	Server  string `placeholder:"URL" help:"Go through the server at this address, with the agent's token from COUNTERSIGN_TOKEN or COUNTERSIGN_TOKEN_FILE. Without it, this process is the server."`
+}
+
+// Validate refuses what a bridge can't pass on as it is.
+func (c *mcpCommand) Validate() error {
+	if c.Gateway && c.Server != "" {
+		return fmt.Errorf("--gateway and --server don't go together: give the host the address %s%s itself, with the header \"Authorization: Bearer TOKEN\"", serverRoot(c.Server), gatewayPath)
+	}
+	return nil
+}
+
+// serverRoot is a server's address without what agents find there.
+func serverRoot(address string) string {
+	root := strings.TrimRight(address, "/")
+	for _, path := range []string{gatewayPath, flowPath} {
+		root = strings.TrimSuffix(root, path)
+	}
+	return root
 }
 
 func (c *mcpCommand) Run(ctx context.Context, p *process) error {
@@ -44,7 +62,7 @@ func (c *mcpCommand) bridge(ctx context.Context, p *process) error {
 	if server.Scheme == "http" && !isLoopback(server.Hostname()) {
 		return fmt.Errorf("--server: %s would send the token in the clear; use https", c.Server)
 	}
-	endpoint := strings.TrimSuffix(strings.TrimRight(c.Server, "/"), "/mcp") + "/mcp"
+	endpoint := serverRoot(c.Server) + flowPath
 	logger := p.logger()
 	flow, err := mcp.Dial(ctx, endpoint, string(token), mcp.RemoteOptions{Version: version(), Logger: logger})
 	if err != nil {
@@ -59,6 +77,9 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 	given, err := c.read(p)
 	if err != nil {
 		return err
+	}
+	if c.Gateway && len(given.config.Gateway.Servers) == 0 {
+		return fmt.Errorf("--gateway: %s names no gateway.servers; \"countersign config\" shows how to", c.Config)
 	}
 	agent := approval.Agent{Name: c.Agent}
 	if !approval.ValidAgentName(c.Agent) {
@@ -93,7 +114,11 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	options := s.toolOptions()
+	if c.Gateway {
+		options = s.gatewayOptions()
+	}
 	return s.run(ctx, func(ctx context.Context) error {
-		return mcp.ServeStdio(ctx, s.flow, agent, p.stdin, p.stdout, s.toolOptions())
+		return mcp.ServeStdio(ctx, s.flow, agent, p.stdin, p.stdout, options)
 	})
 }

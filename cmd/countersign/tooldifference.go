@@ -94,11 +94,3 @@ func (p *process) confirm(ctx context.Context, question string) error {
 		return nil
 	}
 }
-
-// are is so many things, as a sentence begins.
-func are(count int, what string) string {
-	if count == 1 {
-		return counted(count, what) + " is"
-	}
-	return counted(count, what) + " are"
-}

@@ -94,11 +94,28 @@ func (c *toolsDiffCommand) Run(ctx context.Context, p *process) error {
 			differ++
 		}
 		if differ > 0 {
-			return fmt.Errorf("%s not what was pinned, and unclassified until \"countersign tools pin\" accepts what is shown above", are(differ, "tool"))
+			return fmt.Errorf("%s, and unclassified until \"countersign tools pin\" accepts what is shown", asPinned(differ, "not "))
 		}
-		fmt.Fprintf(p.stderr, "%s what was pinned.\n", are(len(tools), "tool"))
+		p.sayPinned(len(tools))
 		return nil
 	})
+}
+
+// asPinned says that so many tools are, or are not, what was accepted.
+func asPinned(count int, not string) string {
+	if count == 1 {
+		return "1 tool is " + not + "as it was pinned"
+	}
+	return fmt.Sprintf("%d tools are %sas they were pinned", count, not)
+}
+
+// sayPinned says that there is no difference in so many tools.
+func (p *process) sayPinned(count int) {
+	if count == 0 {
+		fmt.Fprintln(p.stderr, "No gateway has seen a tool yet: \"countersign serve\" starts it with the servers of the configuration.")
+		return
+	}
+	fmt.Fprintln(p.stderr, asPinned(count, "")+".")
 }
 
 // chosenTools are those that are named, or all.
@@ -154,7 +171,7 @@ func (c *toolsPinCommand) Run(ctx context.Context, p *process) error {
 			changed = append(changed, t)
 		}
 		if len(changed) == 0 {
-			fmt.Fprintf(p.stderr, "%s what was pinned.\n", are(len(tools), "tool"))
+			p.sayPinned(len(tools))
 			return nil
 		}
 		if !c.Yes {
