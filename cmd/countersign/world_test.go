@@ -28,6 +28,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := unstartedWorld(t)
+	w.start(t)
+	return w
+}
+
+// unstartedWorld is a world whose options can still be changed before start.
+func unstartedWorld(t *testing.T) *world {
+	t.Helper()
 	slack, err := slacksim.Start(slacksim.Options{TeamID: demoWorkspace})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +50,6 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.start(t)
 	return w
 }
 
