@@ -61,6 +61,7 @@ func BenchmarkRule(b *testing.B) {
 	}
 	for name, call := range map[string]policy.Call{
 		"read":         {Agent: "bot", Action: "server0.get_contact", Environment: "staging", Payload: []byte(payload), At: at("2026-01-05T12:00:00Z")},
+		"unpinned":     {Agent: "bot", Action: "server0.update_3", Environment: "prod", Payload: []byte(payload), At: at("2026-01-05T12:00:00Z"), Unpinned: true},
 		"unclassified": {Agent: "bot", Action: "other.tool", Payload: []byte(payload), At: at("2026-01-05T12:00:00Z")},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -70,6 +71,16 @@ func BenchmarkRule(b *testing.B) {
 			}
 		})
 	}
+	aimed, err := policy.Parse([]byte(strings.ReplaceAll(policyOf(100), "{tier: 3,", "{tier: 3, target: 'args.to',")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("with a target", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			aimed.Rule(policy.Call{Agent: "bot", Action: "server0.update_3", Environment: "prod", Payload: []byte(payload), At: at("2026-01-05T12:00:00Z")})
+		}
+	})
 	none, err := policy.Parse([]byte(smallest + tiers))
 	if err != nil {
 		b.Fatal(err)

@@ -4,12 +4,12 @@ import "time"
 
 // Call is what policy may know of an action. Nothing in it is authority: it
 // comes from the agent, except Agent and Owner, which were authenticated,
-// Hints, which come from the tool's server, and FirstUse and At.
+// Hints, which come from the tool's server, and Unpinned, FirstUse and At.
 type Call struct {
 	Agent       string
 	Owner       string // the Slack user id of whom the agent acts for; empty if nobody
 	Action      string // INTEGRATION.TOOL; empty if not stated
-	Target      string
+	Target      string // what the policy says counts instead
 	Environment string // empty means unknown, which is treated as production
 	Count       *int64 // what the agent states; nil if it doesn't
 	Reversible  *bool  // nil if not stated

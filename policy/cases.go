@@ -38,6 +38,8 @@ type Expectation struct {
 	Requires []RoleCount
 	Count    *Quantity // nil if not stated
 	Amount   *Quantity
+	Target   *string // what the policy says that the call acts on; nil if not stated
+	InBand   *bool   // whether a client's own answer is enough; nil if not stated
 	// Redacted are JSON Pointers to all leaves of the payload that are hidden.
 	Redacted []string
 }
@@ -85,6 +87,8 @@ type expectationDocument struct {
 	Requires []requiredDocument `yaml:"requires"`
 	Count    node               `yaml:"count"`
 	Amount   node               `yaml:"amount"`
+	Target   *string            `yaml:"target"`
+	InBand   *bool              `yaml:"in_band"`
 	Redacted []string           `yaml:"redacted"`
 }
 
@@ -232,6 +236,8 @@ func (c *caseReader) expectation(at place, written expectationDocument) Expectat
 		Rules:    written.Rules,
 		Count:    c.quantity(at.of("count"), written.Count),
 		Amount:   c.quantity(at.of("amount"), written.Amount),
+		Target:   written.Target,
+		InBand:   written.InBand,
 		Redacted: written.Redacted,
 	}
 	switch written.Effect {

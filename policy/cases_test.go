@@ -80,6 +80,7 @@ cases:
     first_use: [tool, agent]
     at: 2026-03-02T22:15:00+01:00
     hints: {read_only: false, destructive: true}
+    unpinned: true
     expect:
       effect: require_approval
       tier: 5
@@ -88,6 +89,8 @@ cases:
       requires: [{role: finance}, {role: sre, count: 2}]
       count: unbounded
       amount: 1500.5
+      target: invoice 7
+      in_band: false
       redacted: [/customer/card]
 `)
 	count, yes, no := int64(214), true, false
@@ -116,6 +119,7 @@ cases:
 				Reversible:  &no,
 				Payload:     []byte(`{"ids":[1,2]}`),
 				Hints:       policy.Hints{ReadOnly: &no, Destructive: &yes},
+				Unpinned:    true,
 				FirstUse:    policy.FirstUse{Tool: true, Agent: true},
 				At:          time.Date(2026, 3, 2, 21, 15, 0, 0, time.UTC),
 			},
@@ -127,6 +131,8 @@ cases:
 				Requires: []policy.RoleCount{{Role: "finance", Count: 1}, {Role: "sre", Count: 2}},
 				Count:    &policy.Quantity{Unbounded: true},
 				Amount:   &policy.Quantity{Value: 1500.5, Known: true},
+				Target:   new("invoice 7"),
+				InBand:   &no,
 				Redacted: []string{"/customer/card"},
 			},
 		},

@@ -20,6 +20,7 @@ func (p *Policy) Check() Findings {
 	c.checkStanzas()
 	c.checkThresholds()
 	c.checkNames()
+	c.checkInBandPlaces()
 	c.checkApprovals()
 	c.checkSecrets()
 	slices.SortFunc(c.found, Finding.compare)
@@ -39,8 +40,8 @@ func (c *checker) finding(at place, format string, args ...any) {
 	c.found = append(c.found, finding(c.file, at, format, args...))
 }
 
-// checkStanzas finds tools whose stanza changes nothing, and numbers that
-// show what is redacted.
+// checkStanzas finds tools whose stanza changes nothing, numbers that show what
+// is redacted, and targets that would.
 func (c *checker) checkStanzas() {
 	for _, tool := range c.tools {
 		at := place{"integrations", tool.integration(), "tools", string(tool.pattern)}
@@ -51,7 +52,7 @@ func (c *checker) checkStanzas() {
 		c.checkShown(at.of("amount"), tool.amount, hidden, true)
 		// How many there are of what is redacted may be shown.
 		c.checkShown(at.of("count"), tool.count, hidden, false)
-		c.checkShown(at.of("target"), tool.target, hidden, true)
+		c.checkTarget(at.of("target"), tool, hidden)
 	}
 }
 
@@ -69,6 +70,22 @@ func (c *checker) checkShown(at place, number *expression, hidden Redactions, pa
 			c.finding(at, "shows %s, which is redacted, as the %s; redact it no longer, or leave %s out", pointerTo(path), key, key)
 		case parts && hidden.below(path):
 			c.finding(at, "reads %s, of which a part is redacted, and may show that as the %s; name the part that it reads", pointerTo(path), key)
+		}
+	}
+}
+
+// checkTarget finds a target that reads what is redacted, so that calls have
+// none.
+func (c *checker) checkTarget(at place, tool *toolRules, hidden Redactions) {
+	for _, path := range tool.targetReads {
+		switch {
+		case hidden.IsZero():
+		case len(path) == 0:
+			c.finding(at, "reads arguments that it doesn't name, so a call in which something is redacted has no target; name the arguments")
+		case hidden.Hide(path):
+			c.finding(at, "reads %s, which is redacted, so no call has a target; redact it no longer, or leave target out", pointerTo(path))
+		case hidden.below(path):
+			c.finding(at, "reads %s, of which a part is redacted, so no call has a target; name the part that it reads", pointerTo(path))
 		}
 	}
 }
@@ -170,6 +187,35 @@ func (c *checker) checkNames() {
 	}
 }
 
+// checkInBandPlaces finds places in which an answer of an agent's own client is
+// enough and may not be meant to be, and places where it never counts.
+func (c *checker) checkInBandPlaces() {
+	const careful = "and that isn't the answer of a person with a role, since some clients say yes by themselves; leave it out unless that is meant"
+	written := c.source.InBand
+	if written == nil {
+		return
+	}
+	at := place{"in_band"}
+	for i, name := range written.Environments {
+		if name == production {
+			c.finding(at.of("environments", i), "in production, what an agent's own client answers is enough, %s", careful)
+		}
+	}
+	if len(written.Environments) == 0 && len(c.environments) == 1 {
+		c.finding(at, "has no effect: it is about all environments but production, and there is no other; take it out")
+	}
+	for i, name := range written.Modes {
+		switch name {
+		case modeStrict:
+			c.finding(at.of("modes", i), "in mode strict, what an agent's own client answers is enough, %s", careful)
+		case modeReadonly:
+			c.finding(at.of("modes", i), "has no effect: mode readonly leaves nothing to people that a client could answer; take it out")
+		default:
+			c.finding(at.of("modes", i), "has no effect: what a client answers counts in mode %s anyway; only strict has to be listed", name)
+		}
+	}
+}
+
 // usesEnvironments reports whether something depends on a call's environment.
 func (c *checker) usesEnvironments() bool {
 	for _, environment := range c.environments {
@@ -182,7 +228,7 @@ func (c *checker) usesEnvironments() bool {
 			return true
 		}
 	}
-	return c.firstUse != nil ||
+	return c.firstUse != nil || c.inBand != nil ||
 		slices.ContainsFunc(c.rules, func(r writtenRule) bool { return r.environments != nil }) ||
 		slices.ContainsFunc(c.expressions(), func(e *expression) bool { return e.uses("environment") })
 }

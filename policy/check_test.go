@@ -300,6 +300,50 @@ integrations: {hr: {tools: {pay: {tier: 4, count: 'int(args.salary)', redact: [/
 		{"how many there are of what is partly redacted", checkedHead, `
 integrations: {hr: {tools: {pay: {tier: 4, count: 'size(args.lines)', redact: [/lines/*/salary]}}}}`, nil},
 
+		{"target of what is redacted", checkedHead, `
+redact: {keys: [salary]}
+integrations: {hr: {tools: {pay: {tier: 4, target: 'args.name + args.person.Salary', redact: [/person/name]}}}}`,
+			[]string{"[3:52] integrations.hr.tools.pay.target: reads /person/Salary, which is redacted, so no call has a target; redact it no longer, or leave target out"}},
+		{"target of what has a redacted part", checkedHead, `
+integrations: {hr: {tools: {pay: {tier: 4, target: 'args.lines.map(l, l.id).join()', redact: [/lines/*/salary]}}}}`,
+			[]string{"[2:52] integrations.hr.tools.pay.target: reads /lines, of which a part is redacted, so no call has a target; name the part that it reads"}},
+		{"target of anything", checkedHead, `
+redact: {keys: [salary]}
+integrations: {hr: {tools: {pay: {tier: 4, target: 'args[args.key]'}}}}`,
+			[]string{"[3:52] integrations.hr.tools.pay.target: reads arguments that it doesn't name, so a call in which something is redacted has no target; name the arguments"}},
+		{"target of anything where nothing is redacted", checkedHead, `
+integrations: {hr: {tools: {pay: {tier: 4, target: 'args[args.key]'}}}}`, nil},
+		{"target of what isn't redacted", checkedHead, `
+redact: {keys: [salary]}
+integrations: {hr: {tools: {pay: {tier: 4, target: 'args.person.name', redact: [/person/salary]}}}}`, nil},
+		{"stanza that says only what a call acts on", checkedHead, `
+integrations: {hr: {tools: {"*": {tier: 4}, pay: {tier: 4, target: 'args.to'}, order: {tier: 4, idempotency: key}}}}`, nil},
+
+		{"in band", tools, `
+environments: {staging: {names: [stage]}}
+in_band: {tiers: [2, 3], environments: [staging]}`, nil},
+		{"in band everywhere else", tools, `
+environments: {staging: {names: [stage]}}
+in_band: {tiers: [2, 3]}`, nil},
+		{"in band in production and in strict mode", tools, `
+environments: {staging: {mode: strict}}
+in_band: {tiers: [2, 3], environments: [staging, production], modes: [strict]}`,
+			[]string{
+				"[3:50] in_band.environments[1]: in production, what an agent's own client answers is enough, and that isn't the answer of a person with a role, since some clients say yes by themselves; leave it out unless that is meant",
+				"[3:71] in_band.modes[0]: in mode strict, what an agent's own client answers is enough, and that isn't the answer of a person with a role, since some clients say yes by themselves; leave it out unless that is meant",
+			}},
+		{"in band nowhere", tools, `
+in_band: {tiers: [2, 3]}`,
+			[]string{"[2:1] in_band: has no effect: it is about all environments but production, and there is no other; take it out"}},
+		{"in band in modes without effect", tools, `
+environments: {staging: {mode: own}}
+modes: {own: {1: allow, 2: allow, 3: require_approval, 4: deny, 5: deny}}
+in_band: {tiers: [3], modes: [readonly, own]}`,
+			[]string{
+				"[4:31] in_band.modes[0]: has no effect: mode readonly leaves nothing to people that a client could answer; take it out",
+				"[4:41] in_band.modes[1]: has no effect: what a client answers counts in mode own anyway; only strict has to be listed",
+			}},
+
 		{"environments", tools, `
 environments: {staging: {names: [stage]}, production: {names: [prod]}}`,
 			[]string{"[2:16] environments.staging: nothing in the policy depends on the environment; give it a mode or take it out"}},

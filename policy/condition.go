@@ -282,9 +282,12 @@ type facts struct {
 	owner       string
 	tier        Tier
 	clock       clock
+	noTarget    bool    // the policy's target can't be told
 	args        ref.Val // the decoded payload or an error; nil until somebody asks
 	flawed      bool    // there are errors in it
 }
+
+var errTarget = errors.New("what the call acts on can't be told")
 
 // argsFlawed is a variable that no expression can name.
 const argsFlawed = "args!"
@@ -315,6 +318,9 @@ func (f *facts) ResolveName(name string) (any, bool) {
 	case "tool":
 		return f.tool, true
 	case "target":
+		if f.noTarget {
+			return types.WrapErr(errTarget), true
+		}
 		return f.call.Target, true
 	case "environment":
 		return f.environment, true

@@ -151,6 +151,9 @@ func (p *Policy) always(r ruleDocument) bool {
 func (c *coverage) add(call Call, x Explanation) {
 	p := c.policy
 	class := p.classify(call.Action, strings.ToLower(call.Action))
+	if call.Unpinned {
+		class = class.unpinned()
+	}
 	bulk := len(p.bulk) > 0 && class.tier >= TierInternalWrite
 	highValue := false
 	for _, tool := range class.tools {

@@ -59,6 +59,26 @@ func TestCoverage(t *testing.T) {
 `, nil,
 		},
 		{
+			// A tool that has changed is classified by nothing, and what raises
+			// anything raises it.
+			"changed tools", `
+  - {name: a, action: crm.get_x, unpinned: true, expect: {effect: require_approval}}
+  - {name: b, action: crm.delete_x, unpinned: true, args: {ids: [1]}, expect: {effect: require_approval}}
+  - {name: c, action: crm.refund, unpinned: true, count: 26, args: {amount: 1001}, expect: {effect: require_approval}}
+`,
+			[]string{
+				"tool crm.get_*: no case is classified by it",
+				"tool crm.delete_*: no case is classified by it",
+				"tool crm.refund: no case is classified by it",
+				"tool crm.send_email: no case is classified by it",
+				"built-in high-value: no case shows it not firing",
+				"built-in first-use: no case makes it fire",
+				"block no-drop: no case makes it fire",
+				"rule external-mail: no case is about it",
+				"rule staging-ease: no case makes it fire",
+			},
+		},
+		{
 			// Another action than that of a rule shows nothing about the rule,
 			// nor does an environment in which nobody is asked about first uses.
 			"about something else", `

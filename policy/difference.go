@@ -32,7 +32,8 @@ type Difference struct {
 }
 
 // ChangedCall is a recorded call with the answers of two policies. What it holds
-// of the payload is pointers to what is hidden.
+// of the payload is pointers to what is hidden, and the target that each policy
+// shows.
 type ChangedCall struct {
 	ID     string    `json:"id"`
 	At     time.Time `json:"at"`
@@ -144,7 +145,7 @@ func compareRulings(before, after Ruling, payload []byte) []Change {
 		c.requirements(before.Requirement, after.Requirement)
 		c.add("time to decide", within(before.DecideWithin), within(after.DecideWithin), rise(after.DecideWithin, before.DecideWithin))
 		c.scopes(before.Scopes, after.Scopes)
-		c.add("the client's own answer", enough(before.InBand), enough(after.InBand), rise(asks(before.InBand), asks(after.InBand)).opposite())
+		c.add("the client's own answer", enough(before.InBand), enough(after.InBand), rise(asks(after.InBand), asks(before.InBand)))
 		c.add("reminders", reminders(before.RemindAfter), reminders(after.RemindAfter), Neutral)
 		c.add("escalation", before.Escalation.text(), after.Escalation.text(), Neutral)
 	}
@@ -156,8 +157,8 @@ func compareRulings(before, after Ruling, payload []byte) []Change {
 	c.add("environment", before.Environment, after.Environment, Neutral)
 	c.add("count", before.Count.String(), after.Count.String(), Neutral)
 	c.add("amount", before.Amount.String(), after.Amount.String(), Neutral)
-	c.add("target", before.Target, after.Target, Neutral)
-	c.add("argument for the idempotency key", before.Idempotency, after.Idempotency, Neutral)
+	c.add("target", told(before.Target), told(after.Target), Neutral)
+	c.add("argument for a key", cmp.Or(before.Idempotency, "none"), cmp.Or(after.Idempotency, "none"), Neutral)
 	c.ensure(before, after)
 	return c.changes
 }
@@ -210,24 +211,12 @@ func (c *rulingComparison) requirements(before, after Requirement) {
 	}
 }
 
+// enough says in words whether an answer of the agent's own client is enough.
 func enough(inBand bool) string {
 	if inBand {
 		return "is enough"
 	}
 	return "isn't enough"
-}
-
-// opposite is the direction of a change of something that asks for less if there
-// is more of it.
-func (d Direction) opposite() Direction {
-	switch d {
-	case Stricter:
-		return Loosened
-	case Loosened:
-		return Stricter
-	default:
-		return d
-	}
 }
 
 func asked(required bool) string {

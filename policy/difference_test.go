@@ -110,6 +110,20 @@ func TestChangesOfOneCall(t *testing.T) {
 		{"hidden", refund, []string{"redact: [/customer/card]", "redact: [/customer/cart]"}, []string{"hidden: /customer/card, /password → /password, loosened"}},
 		{"hidden keys that aren't there", refund, []string{"keys: [password]", "keys: [password, iban]"}, nil},
 		{
+			"a client's answer", mail, []string{"approval:", "in_band: {tiers: [2, 3], environments: [production]}\napproval:"},
+			[]string{"the client's own answer: isn't enough → is enough, loosened"},
+		},
+		{"a client's answer elsewhere", mail, []string{"approval:", "in_band: {tiers: [2, 3]}\napproval:"}, nil},
+		{"a client's answer about what nobody decides", read, []string{"approval:", "in_band: {tiers: [1, 2, 3], environments: [production]}\napproval:"}, nil},
+		{
+			"target", mail, []string{"send_email: {tier: 2}", "send_email: {tier: 2, target: args.to}"},
+			[]string{`target: none → "x@y", different`},
+		},
+		{
+			"argument for a key", mail, []string{"send_email: {tier: 2}", "send_email: {tier: 2, idempotency: key}"},
+			[]string{"argument for a key: none → key, different"},
+		},
+		{
 			"count", remove, []string{"count: size(args.ids)", "count: '3'"},
 			[]string{"count: 1 → 3, different"},
 		},
@@ -181,6 +195,7 @@ func TestDifferenceAgreesWithTheDomain(t *testing.T) {
 		{"first_use: {of: [tool]}", "unclassified: deny"},
 		{"requires: [{role: sre}]", "requires: [{role: sre}]\n  reason_required: true"},
 		{"roles:", "agents: {agent: {owner: U0OWNER}}\nroles:"},
+		{"approval:", "in_band: {tiers: [2, 3], environments: [production, staging]}\napproval:"},
 	}
 	var policies []*policy.Policy
 	for mask := range 1 << len(edits) {
@@ -303,6 +318,25 @@ func TestCountsOfDifference(t *testing.T) {
 	got := []int{d.Calls, d.Same, len(d.Changed), d.Loosened(), d.RuledOtherwise}
 	if diff := cmp.Diff([]int{20, 2, 18, 15, 1}, got); diff != "" {
 		t.Errorf("calls, same, changed, loosened, ruled otherwise: -want +got:\n%s", diff)
+	}
+}
+
+// That a client's answer becomes enough stands out, with the keys of the policy
+// that make it so.
+func TestDifferenceOfInBand(t *testing.T) {
+	t.Parallel()
+	after := edited(t, "approval:", "in_band: {tiers: [2, 3], environments: [production]}\napproval:", "send_email: {tier: 2}", "send_email: {tier: 2, target: args.to, idempotency: key}")
+	text := policy.Compare(mustParse(t, example), after, []policy.RecordedCall{
+		recorded("1", "crm.send_email", `{"to": "a@y"}`), recorded("2", "crm.send_email", `{"to": "b@y"}`), recorded("3", "crm.send_email", `{"to": "a@corp.example"}`),
+	}).String()
+	for _, want := range []string{
+		"in_band: not written → {tiers: [2, 3], environments: [production]}", "target: not written → args.to", "idempotency: not written → key",
+		"3 recorded calls compared: 3 get another answer (2 LOOSENED)", "LOOSENED  crm.send_email in production, 2 calls\n  ! the client's own answer  isn't enough → is enough\n",
+		`target                   none → "a@y" (in 1)`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
 	}
 }
 

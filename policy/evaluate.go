@@ -101,6 +101,7 @@ type evaluation struct {
 	facts  facts
 	trace  *Explanation // nil unless somebody wants to know
 
+	accepted    Tier   // of the class before the tool changed
 	target      string // what the policy says that the call acts on
 	count       Quantity
 	countProven bool // an expression of the policy says the count, not only the agent
@@ -113,6 +114,7 @@ type evaluation struct {
 func (p *Policy) evaluate(c Call, trace *Explanation) Ruling {
 	folded := strings.ToLower(c.Action)
 	e := evaluation{policy: p, call: c, class: p.classify(c.Action, folded), trace: trace}
+	e.accepted = e.class.tier
 	if c.Unpinned {
 		e.class = e.class.unpinned()
 	}
@@ -191,7 +193,7 @@ func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
 		r.Requirement = terms.requirement
 		r.Requirement.Owner = p.owners[e.call.Agent]
 		r.Scopes = terms.scopes
-		r.InBand = e.inBand(tier, m)
+		r.InBand = e.inBand(tier)
 		r.RemindAfter = terms.remindAfter
 		r.Escalation = terms.escalation
 	}
@@ -235,7 +237,7 @@ func (e *evaluation) redactions() Redactions {
 // or else the policy's. An integration that isn't known, but is in another
 // spelling, gets the strictest of all that this could be.
 func (p *Policy) modeOf(integration, environment string, tier Tier) mode {
-	chosen := p.modeWithin(p.integrations[integration], environment, tier)
+	chosen := *p.modeWithin(p.integrations[integration], environment, tier)
 	if p.integrations[integration] != nil {
 		return chosen
 	}
@@ -243,7 +245,7 @@ func (p *Policy) modeOf(integration, environment string, tier Tier) mode {
 		if !strings.EqualFold(name, integration) {
 			continue
 		}
-		other := p.modeWithin(within, environment, tier)
+		other := *p.modeWithin(within, environment, tier)
 		if more := other.effects[tier].strictness() - chosen.effects[tier].strictness(); more > 0 || more == 0 && other.name < chosen.name {
 			chosen = other
 		}
@@ -251,85 +253,107 @@ func (p *Policy) modeOf(integration, environment string, tier Tier) mode {
 	return chosen
 }
 
-func (p *Policy) modeWithin(within *integrationRules, environment string, tier Tier) mode {
-	if within != nil && within.environments[environment] != nil {
-		return *within.environments[environment]
+func (p *Policy) modeWithin(within *integrationRules, environment string, tier Tier) *mode {
+	first, second := p.modesWithin(within, environment)
+	if second != nil && second.effects[tier].strictness() > first.effects[tier].strictness() {
+		return second
 	}
-	var found *mode
-	if within != nil {
-		found = within.mode
+	return first
+}
+
+// modesWithin are the modes of which the stricter counts, by tier; second is nil
+// where there is only one.
+func (p *Policy) modesWithin(within *integrationRules, environment string) (first, second *mode) {
+	own := p.environments[environment].mode
+	switch {
+	case within != nil && within.environments[environment] != nil:
+		return within.environments[environment], nil
+	case within != nil && within.mode != nil:
+		return within.mode, own
+	case own != nil:
+		return own, nil
+	default:
+		return &p.mode, nil
 	}
-	if own := p.environments[environment].mode; own != nil {
-		if found == nil || own.effects[tier].strictness() > found.effects[tier].strictness() {
-			found = own
-		}
-	}
-	if found == nil {
-		return p.mode
-	}
-	return *found
 }
 
 // maxTarget is how long a target may be, in characters.
 const maxTarget = 500
 
-// aim works out what the call acts on, if the policy says so. What it says
-// counts instead of what the agent says. It says nothing if it can't be worked
-// out, if stanzas differ, or if it would show what is redacted.
+// aim works out what the call acts on, if the policy says so. That counts
+// instead of what the agent says. Where it can't be told, or where stanzas
+// differ, the call has no target, and no condition can read it: an agent must
+// not get around a condition with arguments that can't be told.
 func (e *evaluation) aim() {
-	var aimed []string
-	says := false
+	says := 0
 	for _, tool := range e.class.tools {
 		if tool.target == nil {
 			continue
 		}
-		says = true
-		text, why := e.targetOf(tool.target)
+		text, why := e.targetOf(tool)
 		e.trace.aimed(tool.target, text, why)
-		aimed = append(aimed, text)
+		e.facts.noTarget = e.facts.noTarget || why != "" || says > 0 && text != e.target
+		e.target = text
+		says++
 	}
-	if !says {
+	if says == 0 {
 		return
 	}
-	if slices.ContainsFunc(aimed, func(text string) bool { return text != aimed[0] }) {
-		aimed[0] = ""
+	if e.facts.noTarget {
+		e.target = ""
 	}
-	e.target = aimed[0]
-	e.call.Target, e.facts.call.Target = e.target, e.target
+	e.facts.call.Target = e.target
 }
 
-// targetOf is what an expression gives as a target, or why it gives none.
-func (e *evaluation) targetOf(expression *expression) (text, why string) {
-	hidden := e.redactions()
-	for _, path := range payloadReads(expression.checked, expression.checked.NativeRep().Expr()) {
-		if !hidden.IsZero() && (len(path) == 0 || hidden.Hide(path) || hidden.below(path)) {
-			return "", valueRedacted
-		}
+// targetOf is what a stanza gives as a target, or why it can't be told.
+func (e *evaluation) targetOf(tool *toolRules) (text, why string) {
+	if e.readsHidden(tool.targetReads) {
+		return "", valueRedacted
 	}
-	value, err := expression.value(&e.facts)
+	value, err := tool.target.value(&e.facts)
 	if err != nil {
 		return "", valueFailed
 	}
-	given, ok := value.Value().(string)
+	given, isText := value.Value().(string)
 	switch {
-	case !ok || strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || !utf8.ValidString(given):
-		return "", valueFailed
+	case !isText:
+		return "", "gives no text"
 	case utf8.RuneCountInString(given) > maxTarget:
-		return "", "too long"
+		return "", fmt.Sprintf("gives more than %d characters", maxTarget)
+	case !utf8.ValidString(given) || strings.ContainsRune(given, 0):
+		return "", "gives what is no text"
+	case strings.TrimSpace(given) == "":
+		return "", ""
 	default:
 		return given, ""
 	}
 }
 
-// idempotency is the argument in which the tool takes a key; empty if it takes
-// none, or if stanzas differ.
+// readsHidden reports whether something at one of these paths of the payload is
+// redacted, or may be by what the policy says of the path.
+func (e *evaluation) readsHidden(paths [][]string) bool {
+	hidden := e.redactions()
+	if hidden.IsZero() || len(paths) == 0 {
+		return false
+	}
+	payload := e.facts.payload().Value() // an error holds nothing to hide
+	return slices.ContainsFunc(paths, func(path []string) bool {
+		return hidden.Hide(path) || len(path) > 0 && hidden.below(path) || hidden.holds(path, valueAt(payload, path))
+	})
+}
+
+// idempotency is the argument in which the tool takes a key; empty if no stanza
+// names one, or if they differ.
 func (e *evaluation) idempotency() string {
 	var name string
-	for i, tool := range e.class.tools {
-		if i > 0 && tool.idempotency != name {
+	for _, tool := range e.class.tools {
+		switch {
+		case tool.idempotency == "" || tool.idempotency == name:
+		case name != "":
 			return ""
+		default:
+			name = tool.idempotency
 		}
-		name = tool.idempotency
 	}
 	return name
 }
@@ -337,7 +361,7 @@ func (e *evaluation) idempotency() string {
 // inBand reports whether an answer of the agent's own client is enough: never
 // for what destroys, for what isn't classified or for what is used for the first
 // time, and only where the policy says so.
-func (e *evaluation) inBand(tier Tier, m mode) bool {
+func (e *evaluation) inBand(tier Tier) bool {
 	rules := e.policy.inBand
 	switch {
 	case rules == nil || tier > TierExternal || !rules.tiers[tier] || !rules.environments[e.facts.environment]:
@@ -346,11 +370,16 @@ func (e *evaluation) inBand(tier Tier, m mode) bool {
 		return false
 	case e.policy.approvals[tier].requirement.ReasonRequired:
 		return false // a client gives none
-	case m.name == "strict" || m.name == "readonly":
-		return rules.modes[m.name]
-	default:
-		return true
 	}
+	// A mode that another one is as strict as at this tier keeps its say: else a
+	// higher tier, at which the other one counts, could take less.
+	first, second := e.policy.modesWithin(e.policy.integrations[e.facts.integration], e.facts.environment)
+	return !rules.forbids(first) && !rules.forbids(second)
+}
+
+// forbids reports whether a mode leaves nothing to an agent's client.
+func (r *inBandRules) forbids(m *mode) bool {
+	return m != nil && (m.name == modeStrict || m.name == modeReadonly) && !r.modes[m.name]
 }
 
 // measure works out on how many things the call acts and what it is worth.
@@ -475,6 +504,17 @@ func (e *evaluation) firstUse() string {
 // apply fires a rule that is about the action if the rest of it holds too.
 func (e *evaluation) apply(r *rule) {
 	holds, why, err := e.holds(r)
+	if !holds && r.kind != lowers && e.accepted != e.class.tier {
+		// A tool that has changed is of a higher tier, and must not get around
+		// what the policy says of the one that it had.
+		e.facts.tier = e.accepted
+		defer func() { e.facts.tier = e.class.tier }()
+		if before, _, failure := e.holds(r); before {
+			holds, why, err = true, "", failure
+		} else {
+			e.facts.tier = e.class.tier
+		}
+	}
 	e.trace.considered(r, holds, why, err, e)
 	if !holds {
 		return

@@ -182,8 +182,12 @@ func (x *Explanation) quantity(what string, from *expression, q Quantity) {
 func (x *Explanation) aimed(from *expression, text, why string) {
 	switch {
 	case x == nil:
+	case why == valueRedacted:
+		x.Target = append(x.Target, fmt.Sprintf("%s reads what is redacted", onOneLine(from.source)))
 	case why != "":
-		x.Target = append(x.Target, fmt.Sprintf("%s: %s", onOneLine(from.source), why))
+		x.Target = append(x.Target, fmt.Sprintf("%s %s", onOneLine(from.source), why))
+	case text == "":
+		x.Target = append(x.Target, fmt.Sprintf("%s gives an empty text", onOneLine(from.source)))
 	default:
 		x.Target = append(x.Target, fmt.Sprintf("%s gives %s", onOneLine(from.source), visible.Line(text)))
 	}

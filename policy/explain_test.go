@@ -217,7 +217,7 @@ const secretPayload = `{
 	"open": "fine", "numbers": [1, 2], "key": "password", "dot": {"dot": {"TOKEN": "` + marker + `"}}
 }`
 
-func secretPolicy(when, count string) string {
+func secretPolicy(when, count, target string) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 	return `version: 1
 mode: open
@@ -226,12 +226,13 @@ approval: {requires: [{role: oncall}]}
 integrations:
   s:
     tools:
-      x: {tier: 3, redact: [/customer/card, /customer/tags, /customer/` + marker + `, /items/*/secret], count: ` + quote(count) + `, amount: ` + quote(count) + `}
+      x: {tier: 3, redact: [/customer/card, /customer/tags, /customer/` + marker + `, /items/*/secret], count: ` + quote(count) + `, amount: ` + quote(count) + `, target: ` + quote(target) + `}
 redact: {keys: [password, token], paths: [/a~1b/c~0d, /whole]}
 block:
   - {id: block, actions: [s.x], when: ` + quote(when) + `, why: W}
 rules:
   - {id: raise, actions: [s.x], when: ` + quote(when) + `, raise_to: 5, why: W}
+  - {id: aim, actions: [s.x], when: 'target == "a" || target.startsWith(args.open)', raise_to: 4, why: W}
   - {id: lower, actions: [s.x], when: ` + quote("!("+when+")") + `, lower_to: 1, why: W}
 `
 }
@@ -241,9 +242,9 @@ rules:
 func requireNoLeak(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}, when, count string) bool {
+}, when, count, target string) bool {
 	t.Helper()
-	p, err := policy.Parse([]byte(secretPolicy(when, count)))
+	p, err := policy.Parse([]byte(secretPolicy(when, count, target)))
 	if err != nil {
 		return false
 	}
@@ -299,7 +300,7 @@ func TestExplanationHidesWhatIsRedacted(t *testing.T) {
 				continue // compiling takes its time, and the others are drawn below
 			}
 			tried++
-			if requireNoLeak(t, fmt.Sprintf(condition, read), "size(string("+read+"))") {
+			if requireNoLeak(t, fmt.Sprintf(condition, read), "size(string("+read+"))", "string("+read+")") {
 				made++
 			}
 		}
@@ -320,7 +321,7 @@ func TestExplanationHidesWhatIsRedacted(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "joins") {
 			made = fmt.Sprintf(rapid.SampledFrom([]string{"(%s) && (%s)", "(%s) || (%s)", "(%s) ? (%s) : false", "in_hours ? (%s) : !(%s)", "[1, 2].all(n, (%s) || (%s))"}).Draw(t, "join"), made, condition())
 		}
-		requireNoLeak(t, made, "size("+text()+")")
+		requireNoLeak(t, made, "size("+text()+")", "string("+text()+")")
 	})
 }
 

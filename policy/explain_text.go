@@ -97,6 +97,7 @@ func (x Explanation) text(less detail) string {
 	p.title("Why")
 	p.class(x)
 	p.target(x)
+	p.idempotency(x.Ruling.Idempotency)
 	p.quantity("count", x.Ruling.Count, x.Count)
 	p.quantity("amount", x.Ruling.Amount, x.Amount)
 	p.tier(x)
@@ -216,6 +217,14 @@ func (p *page) target(x Explanation) {
 	}
 }
 
+// idempotency says where the tool takes a key, which its calls get if the agent
+// gives none.
+func (p *page) idempotency(argument string) {
+	if argument != "" && p.less < noConditions {
+		p.item("The argument %s is for a key by which it knows a call that it has had.", visible.Line(argument))
+	}
+}
+
 // quantity says what the count or the amount is, and how it was worked out.
 func (p *page) quantity(what string, q Quantity, steps []string) {
 	switch {
@@ -267,12 +276,16 @@ func (p *page) afterMode(x Explanation) {
 			stricter = append(stricter, fired)
 		}
 	}
+	what := "what the policy doesn't list"
+	if x.Unpinned {
+		what = "a tool that has changed"
+	}
 	switch {
-	case x.Ruling.Classified, x.Unpinned && x.Mode.Effect != Allow && x.Ruling.Rules[0].Effect != Deny:
+	case x.Ruling.Classified:
 	case len(x.Ruling.Rules) > 0 && x.Ruling.Rules[0].Effect == Deny:
-		p.item("The policy denies what it doesn't list.")
+		p.item("The policy denies %s.", strings.Replace(what, "the policy", "it", 1))
 	case x.Mode.Effect == Allow:
-		p.item("A person decides on what the policy doesn't list.")
+		p.item("A person decides on %s.", what)
 	}
 	p.fired(x, stricter)
 }

@@ -33,10 +33,12 @@ integrations:
     tools:
       get_*: {tier: 1}
       "*_all": {tier: 3, count: 'size(args.ids)', bulk: [{over: 2, raise_to: 5}]}
-      refund: {tier: 2, amount: 'double(args.amount)', high_value: [{over: 1000, raise_to: 5}], redact: [/customer/card, /rows/*/iban]}
+      refund: {tier: 2, target: 'args.customer.map(k, string(args.customer[k])).join("/")', idempotency: key, amount: 'double(args.amount)', high_value: [{over: 1000, raise_to: 5}], redact: [/customer/card, /rows/*/iban]}
       tag: {tier: 4, count: 'args.ids.filter(i, i > 0).size()'}
-      send: {tier: 3}
+      send: {tier: 3, target: 'args.to'}
+in_band: {tiers: [1, 2, 3], environments: [production, staging], modes: [strict]}
 rules:
+  - {id: away, when: 'target.startsWith("away") || target == args.b', raise_to: 4, why: It goes away.}
   - {id: outside, actions: [crm.send], when: '!args.to.endsWith("@corp.example")', raise_to: 4, why: The mail leaves the company.}
   - {id: rows, when: 'has(args.rows) && args.rows.exists(r, r.vip || r.tags.exists(t, t == "vip"))', raise_to: 3, why: Somebody important.}
   - {id: same, when: 'args.a == args.b || args.a in args.c', raise_to: 2, why: The same.}
@@ -146,6 +148,13 @@ func FuzzRule(f *testing.F) {
 			c.Environment = "nowhere"
 			if diff := cmp.Diff(before, p.Rule(c)); diff != "" {
 				t.Fatalf("production differs from an environment that isn't known:\n%s", diff)
+			}
+		}
+		if bit(7) {
+			c.Unpinned = true
+			changed := requireRuling(t, p, c)
+			if why := weaker(before, changed); why != "" || changed.Effect == policy.Allow || changed.Classified {
+				t.Fatalf("a tool that has changed is weaker: %s\nbefore %+v\nafter  %+v", why, before, changed)
 			}
 		}
 		if before.Classified && !strings.HasPrefix(action, "crm.") {

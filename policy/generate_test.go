@@ -147,7 +147,7 @@ var (
 		`args.missing.x == 1`, `1 / (size(action) - size(action)) == 1`, `args.missing`, `"x" > args.missing`,
 	}
 	// Conditions that only rules that raise or block may have.
-	raisingOnly = []string{`irreversible`, `target == "x"`, `first_use_of_tool`, `first_use_of_integration || first_use_of_agent`}
+	raisingOnly = []string{`irreversible`, `target == "x"`, `target.startsWith("x") || args.flag`, `first_use_of_tool`, `first_use_of_integration || first_use_of_agent`}
 )
 
 func drawDraft(t *rapid.T) draft {
@@ -159,6 +159,7 @@ func drawDraft(t *rapid.T) draft {
 		fmt.Sprintf("first_use: {of: [%s], environments: [%s], raise_to: %d}", sample(t, "of", "tool", "integration", "agent", "tool, integration, agent"), sample(t, "environments", "production", "staging", "production, test"), sample(t, "to", 1, 3, 4, 5)),
 		"agents: {bot: {owner: U0GRACE}}",
 		"redact: {keys: [token], paths: [/a]}",
+		fmt.Sprintf("in_band: {tiers: [%s], environments: [%s], modes: [%s]}", sample(t, "tiers", "1, 2, 3", "1, 2, 3", "1, 2", "1"), sample(t, "environments", "production, staging, test", "staging, test", "production"), sample(t, "modes", "strict, own", "strict", "")),
 	} {
 		if chance(t, "section") {
 			d.sections = append(d.sections, section)
@@ -185,6 +186,18 @@ func drawDraft(t *rapid.T) draft {
 			i.tools = append(i.tools, drawTool(t, pattern))
 		}
 		d.integrations = append(d.integrations, i)
+	}
+	if sample(t, "left to clients", false, false, true) {
+		// Much of it is, so that it matters where that ends.
+		inBand := fmt.Sprintf("in_band: {tiers: [1, 2, 3], environments: [production, staging, test], modes: [%s]}", sample(t, "modes", "strict", ""))
+		d.sections = append(slices.DeleteFunc(d.sections, func(section string) bool {
+			return strings.HasPrefix(section, "in_band:") || strings.HasPrefix(section, "first_use:")
+		}), inBand)
+		d.mode = sample(t, "mode", "strict", "own", "cautious")
+		for i := range d.integrations {
+			d.integrations[i].mode, d.integrations[i].environments = "", nil
+			d.integrations[i].tools = []string{fmt.Sprintf("'*': {tier: %d, target: args.to}", sample(t, "tier", 2, 3)), drawTool(t, "get")}
+		}
 	}
 	for n := range rapid.IntRange(0, 2).Draw(t, "blocks") {
 		d.blocks = append(d.blocks, drawRule(t, fmt.Sprint("b", n), "block"))
@@ -225,7 +238,7 @@ func drawApprovals(t *rapid.T) string {
 	people, reason := 1, false
 	terms := func() string {
 		people = rapid.IntRange(people, 4).Draw(t, "people")
-		reason = reason || chance(t, "reason")
+		reason = reason || sample(t, "reason", false, false, false, true)
 		requires := fmt.Sprintf("{role: %s, count: %d}", sample(t, "role", "a", "b", "me"), people)
 		if people > 1 && chance(t, "two roles") {
 			requires = fmt.Sprintf("{role: a, count: %d}, {role: b}", people-1)
@@ -257,6 +270,12 @@ func drawTool(t *rapid.T, pattern string) string {
 	if amount := sample(t, "amount", "", "double(args.amount)", "args.amount", "args.missing"); amount != "" {
 		text += ", amount: " + amount
 		thresholds("high_value")
+	}
+	if target := sample(t, "target", "", "", "args.to", `args.to + "x"`, "args.missing", "tool", "string(args.n)"); target != "" {
+		text += ", target: " + target
+	}
+	if key := sample(t, "idempotency", "", "", "key", "n"); key != "" {
+		text += ", idempotency: " + key
 	}
 	if chance(t, "redact") {
 		text += ", redact: [/" + sample(t, "path", "to", "n", "ids/*") + "]"
@@ -377,6 +396,7 @@ func drawCall(t *rapid.T, payload []byte) policy.Call {
 			OpenWorld:   boolean.Draw(t, "open world"),
 		},
 		FirstUse: policy.FirstUse{Tool: chance(t, "first use of the tool"), Integration: chance(t, "of the integration"), Agent: chance(t, "of the agent")},
+		Unpinned: sample(t, "unpinned", false, false, false, true),
 		At:       sample(t, "at", moments...),
 	}
 	if chance(t, "count stated") {
@@ -393,6 +413,9 @@ func TestDraftsAreVaried(t *testing.T) {
 		seen[string(r.Effect)] = true
 		seen[fmt.Sprint("tier ", int(r.Tier))] = true
 		seen[fmt.Sprint("classified ", r.Classified)] = true
+		seen[fmt.Sprint("in band ", r.InBand)] = true
+		seen[fmt.Sprint("target ", r.Target != "")] = true
+		seen[fmt.Sprint("key ", r.Idempotency != "")] = true
 		for _, rule := range r.Rules[1:] {
 			seen[strings.TrimRight(rule.ID, "0123456789")] = true
 			seen[fmt.Sprint("failed ", rule.Failed)] = true
@@ -408,6 +431,7 @@ func TestDraftsAreVaried(t *testing.T) {
 	for _, want := range []string{
 		"allow", "require_approval", "deny", "tier 1", "tier 2", "tier 3", "tier 4", "tier 5", "classified true", "classified false",
 		"r", "b", "bulk", "high-value", "first-use", "hint-destructive", "hint-not-read-only", "mode-own", "failed true", "lowered true",
+		"in band true", "target true", "key true",
 	} {
 		if !seen[want] {
 			t.Errorf("no draft came to %s", want)

@@ -119,6 +119,7 @@ func (b *builder) build() {
 	b.buildLimits()
 	if len(b.problems) == 0 {
 		b.checkApprovals()
+		b.checkInBand()
 	}
 }
 
@@ -355,6 +356,21 @@ func (b *builder) buildInBand() {
 	b.inBand = rules
 }
 
+// checkInBand refuses a tier of which a client's answer is enough above one that
+// is kept for people: what is worse would take less.
+func (b *builder) checkInBand() {
+	if b.inBand == nil {
+		return
+	}
+	for tier := TierInternalWrite; tier <= TierExternal; tier++ {
+		below := tier - 1
+		asked := slices.ContainsFunc(b.modesInUse(), func(m mode) bool { return m.effects[below] == RequireApproval })
+		if b.inBand.tiers[tier] && !b.inBand.tiers[below] && asked {
+			b.problem(place{"in_band", "tiers"}, "names tier %d and not tier %d, on which people decide too, so that what is worse would take less; name both", tier, below)
+		}
+	}
+}
+
 // environmentSet is a set of environments by name; nil for none named, which
 // means all.
 func (b *builder) environmentSet(at place, names []string) map[string]bool {
@@ -402,6 +418,12 @@ func (b *builder) thresholds(at place, written []thresholdDocument, above Tier) 
 		all = append(all, threshold{over: *t.Over, raiseTo: t.RaiseTo})
 	}
 	return all
+}
+
+// notOfTargets are the variables that no target is worked out from: what an agent
+// only says, and what is otherwise for the same call at another time.
+var notOfTargets = []string{
+	"target", "irreversible", "tier", "first_use_of_tool", "first_use_of_integration", "first_use_of_agent", "in_hours", "weekday", "hour",
 }
 
 var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
@@ -460,8 +482,13 @@ func (b *builder) buildTool(at place, integration, name string, written toolDocu
 	tool.count = b.expression(at.of("count"), written.Count, cel.IntType, cel.UintType, cel.DoubleType)
 	tool.amount = b.expression(at.of("amount"), written.Amount, cel.IntType, cel.UintType, cel.DoubleType)
 	tool.target = b.expression(at.of("target"), written.Target, cel.StringType)
-	if tool.target != nil && tool.target.uses("target") {
-		b.problem(at.of("target"), "reads target, which is what it gives; read the arguments")
+	if tool.target != nil {
+		tool.targetReads = payloadReads(tool.target.checked, tool.target.checked.NativeRep().Expr())
+		for _, other := range notOfTargets {
+			if tool.target.uses(other) {
+				b.problem(at.of("target"), "reads %s; what a call acts on is worked out from args, action, integration, tool, environment, agent and owner", other)
+			}
+		}
 	}
 	tool.idempotency = written.Idempotency
 	if has(b.file, at.of("idempotency")) && !argumentName.MatchString(written.Idempotency) {

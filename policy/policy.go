@@ -76,12 +76,19 @@ type mode struct {
 	effects [TierIrreversible + 1]Effect
 }
 
+// The modes in which an agent's own client confirms nothing unless they are
+// listed.
+const (
+	modeStrict   = "strict"
+	modeReadonly = "readonly"
+)
+
 // builtInModes are the modes that every policy has.
 var builtInModes = []mode{
 	{"open", effects(Allow, Allow, Allow, Allow, Allow)},
 	{"cautious", effects(Allow, Allow, RequireApproval, RequireApproval, RequireApproval)},
-	{"strict", effects(Allow, RequireApproval, RequireApproval, Deny, Deny)},
-	{"readonly", effects(Allow, Deny, Deny, Deny, Deny)},
+	{modeStrict, effects(Allow, RequireApproval, RequireApproval, Deny, Deny)},
+	{modeReadonly, effects(Allow, Deny, Deny, Deny, Deny)},
 }
 
 func effects(byTier ...Effect) (all [TierIrreversible + 1]Effect) {
@@ -108,6 +115,8 @@ type toolRules struct {
 	highValue []threshold
 	redact    []string
 	target    *expression
+	// targetReads are the paths at which target reads the payload.
+	targetReads [][]string
 	// idempotency is the argument for a key; empty for none.
 	idempotency string
 }

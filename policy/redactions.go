@@ -44,6 +44,48 @@ func (r Redactions) below(path []string) bool {
 	})
 }
 
+// holds reports whether something of a decoded value that stands at a path is
+// hidden, or the whole of it.
+func (r Redactions) holds(path []string, value any) bool {
+	if r.Hide(path) {
+		return true
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for key, member := range value {
+			if r.holds(append(slices.Clip(path), key), member) {
+				return true
+			}
+		}
+	case []any:
+		for i, element := range value {
+			if r.holds(append(slices.Clip(path), strconv.Itoa(i)), element) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// valueAt is what stands at a path of a decoded value; nil if nothing does.
+func valueAt(value any, path []string) any {
+	for _, segment := range path {
+		switch inner := value.(type) {
+		case map[string]any:
+			value = inner[segment]
+		case []any:
+			index, err := strconv.Atoi(segment)
+			if err != nil || index < 0 || index >= len(inner) {
+				return nil
+			}
+			value = inner[index]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
 // fits reports whether a pointer's segments and a path's are the same as far as
 // both go.
 func fits(pointer, path []string) bool {

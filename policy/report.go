@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -95,10 +96,24 @@ func (want Expectation) mismatches(got Ruling, payload []byte) []Mismatch {
 	if want.Amount != nil {
 		differ("amount", want.Amount.String(), got.Amount.String())
 	}
+	if want.Target != nil {
+		differ("target", told(*want.Target), told(got.Target))
+	}
+	if want.InBand != nil {
+		differ("in_band", strconv.FormatBool(*want.InBand), strconv.FormatBool(got.InBand))
+	}
 	if want.Redacted != nil {
 		differ("redacted", list(want.Redacted), list(got.Redactions.hiddenLeaves(payload)))
 	}
 	return found
+}
+
+// told is a target as reports show it.
+func told(target string) string {
+	if target == "" {
+		return "none"
+	}
+	return strconv.Quote(target)
 }
 
 // list writes names for people, in an order that doesn't depend on theirs.

@@ -87,13 +87,15 @@ type Ruling struct {
 	Environment string `json:"environment"` // as the policy names it
 	Mode        string `json:"mode"`
 	Classified  bool   `json:"classified"`
-	// Target is what the policy says that the call acts on; empty if it says
-	// nothing.
+	// Target is what the policy says that the call acts on, in at most 500
+	// characters; empty if it says nothing, if it can't be worked out, and if it
+	// would show what is redacted.
 	Target string `json:"target,omitempty"`
 	// Idempotency is the name of the argument in which a tool takes a key that
 	// is the same for one request; empty if it takes none.
 	Idempotency string `json:"idempotency,omitempty"`
 	// InBand means that an answer of the agent's own client is enough to approve.
+	// It is never so above tier 3, nor for what isn't classified.
 	InBand bool `json:"in_band,omitempty"`
 
 	// Count is on how many things the call acts, Amount what it is worth.

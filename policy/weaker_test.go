@@ -20,7 +20,8 @@ func strictness(effect policy.Effect) int {
 
 // weaker says in what a ruling asks for less than another; empty if in nothing.
 // It is what the properties mean by "never weaker": the effect, the tier, the
-// number of people who approve, and whether they say why.
+// number of people who approve, whether they say why, and whether a client's own
+// answer is enough.
 func weaker(before, after policy.Ruling) string {
 	switch {
 	case strictness(after.Effect) < strictness(before.Effect):
@@ -33,6 +34,8 @@ func weaker(before, after policy.Ruling) string {
 		return fmt.Sprintf("%s instead of %s", after.Requirement, before.Requirement)
 	case before.Requirement.ReasonRequired && !after.Requirement.ReasonRequired:
 		return "no reason is required any more"
+	case after.InBand && !before.InBand:
+		return "the client's own answer is enough now"
 	default:
 		return ""
 	}
