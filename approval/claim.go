@@ -3,6 +3,7 @@ package approval
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/countersign/countersign/policy"
@@ -94,25 +95,34 @@ func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) st
 	if r.confirmed() {
 		return "" // policy still lets that be enough, or it would be stricter
 	}
-	if r.GrantedBy != "" && (r.Under == nil || !r.Under.Active(now)) {
-		return "The grant that approved this has ended."
-	}
 	approved := r
 	if r.GrantedBy != "" {
+		if r.Under == nil || !r.Under.Active(now) {
+			return "The grant that approved this has ended."
+		}
+		if !slices.Contains(ruling.Scopes, r.Under.Scope) {
+			return "The policy no longer offers an approval as wide as the grant that approved this."
+		}
 		approved = backed.granted
 	}
-	var votes []policy.Vote
-	for _, d := range approved.approvals() {
-		for _, h := range backed.present {
-			if h.who == d.Approver {
-				votes = append(votes, approved.vote(h.who, h.roles))
-			}
-		}
-	}
-	if missing := approved.Ruling.Requirement.Missing(votes); len(missing) > 0 {
+	if missing := approved.missingNow(backed.present); len(missing) > 0 {
 		return "Somebody who approved no longer counts, so " + policy.Words(missing) + " is missing."
 	}
 	return ""
+}
+
+// missingNow is what approving the request would still take if those who approved
+// it did so with the roles that they hold now.
+func (r *Request) missingNow(present []holder) []policy.RoleCount {
+	var votes []policy.Vote
+	for _, d := range r.approvals() {
+		for _, h := range present {
+			if h.who == d.Approver {
+				votes = append(votes, r.vote(h.who, h.roles))
+			}
+		}
+	}
+	return r.Ruling.Requirement.Missing(votes)
 }
 
 // toolChanged is why a request is superseded whose tool isn't what it was.

@@ -34,11 +34,11 @@ func (g *Grant) Active(at time.Time) bool {
 }
 
 // Scopes are how far an approver may be offered to approve. A wider one than
-// once needs a target that it is limited to, and a session needs one to end
-// with.
+// once needs a target that it is limited to, which policy says and not the
+// agent, and a session needs one to end with.
 func (r *Request) Scopes() []string {
 	offered := []string{ScopeOnce}
-	if r.Target == "" || r.Unpinned {
+	if r.actsOn() == "" || r.Unpinned {
 		return offered
 	}
 	for _, scope := range r.Ruling.Scopes {
@@ -48,6 +48,14 @@ func (r *Request) Scopes() []string {
 		offered = append(offered, scope)
 	}
 	return offered
+}
+
+// actsOn is what policy says that the request acts on; empty if it says nothing.
+func (r *Request) actsOn() string {
+	if r.Executor == ByGateway {
+		return r.Target
+	}
+	return r.Ruling.Target
 }
 
 // scopeOf is how far a ballot's approval goes; empty for once.
@@ -110,7 +118,7 @@ func (r *Request) covers(next *Request, now time.Time) bool {
 		(g.Session == "" || g.Session == next.Session) &&
 		r.Agent == next.Agent && r.ActsFor == next.ActsFor &&
 		r.Executor == next.Executor &&
-		r.Action == next.Action && next.Target != "" && r.Target == next.Target &&
+		r.Action == next.Action && next.actsOn() != "" && r.actsOn() == next.actsOn() &&
 		r.Ruling.Environment == next.Ruling.Environment &&
 		r.ToolPin == next.ToolPin && !next.Unpinned &&
 		next.Ruling.StricterThan(r.Ruling) == "" &&

@@ -14,8 +14,9 @@ import (
 // now. The store looks it up in the transaction that would store the request,
 // so that requests at the same moment see each other.
 type Backlog struct {
-	// Twin is a pending request of the agent that asks the same; empty if there
-	// is none.
+	// Twin is a pending request of the agent that asks the same, or a call of the
+	// same that people approved and whose result the agent hasn't got; empty if
+	// there is none.
 	Twin ID
 	// Pending is how many requests of the agent wait for people.
 	Pending int
@@ -27,16 +28,20 @@ type Backlog struct {
 // twinError means that the agent already waits for an answer to the same.
 type twinError struct{ twin ID }
 
-func (e *twinError) Error() string { return "the same request is pending as " + string(e.twin) }
+func (e *twinError) Error() string { return "the same request is open as " + string(e.twin) }
 
-// admit says why the request isn't put before people: the same is before them
-// already, they rejected it a moment ago, or the agent has too many waiting.
+// admit says why the request isn't stored: the same is before people already, or
+// was approved by them and the agent is to get what it comes to; they rejected it
+// a moment ago; or the agent has too many waiting.
 func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
-	if r.Status != Pending {
-		return nil // people aren't asked
+	if r.Status != Pending && r.GrantedBy == "" {
+		return nil // the policy decided
 	}
 	if backlog.Twin != "" {
-		return &twinError{backlog.Twin}
+		return &twinError{backlog.Twin} // a grant doesn't have it run once more
+	}
+	if r.Status != Pending {
+		return nil // people aren't asked
 	}
 	again := backlog.RejectedAt.Add(limits.Cooldown)
 	if limits.Cooldown > 0 && !backlog.RejectedAt.IsZero() && r.CreatedAt.Before(again) {

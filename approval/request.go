@@ -77,8 +77,9 @@ type Request struct {
 	Revision int64 // counts every change of the request; the compare-and-swap is on it
 
 	events []audit.Event
-	used   Place  // what a claim used
-	result []byte // what a run returned
+	used   Place    // what a claim used
+	result []byte   // what a run returned
+	tell   []string // destinations that are to be told from now on
 }
 
 // Decision is one approver's verdict on one version. If Approver is nobody, it
@@ -445,6 +446,11 @@ func (r *Request) Missing() []policy.RoleCount { return r.Ruling.Requirement.Mis
 // named it then, for the store to record in the transaction that saves the
 // request; zero if nothing was claimed.
 func (r *Request) Used() Place { return r.used }
+
+// Tell are the destinations that are to be told of the request from now on, for
+// the store to make notices for those that have none, in the transaction that
+// saves the request.
+func (r *Request) Tell() []string { return r.tell }
 
 // Events returns what happened to the request since it was loaded or made, in
 // order, for the store to append in the transaction that saves the request.

@@ -166,6 +166,24 @@ func (s *Service) Confirm(ctx context.Context, agent Agent, id ID, shown Digest,
 	})
 }
 
+// TellPeople has people decide on a request of which only the agent's client was
+// told, since that gave no answer or its answer isn't enough. It does nothing to
+// a request that is decided or of which people were told before.
+func (s *Service) TellPeople(ctx context.Context, agent Agent, id ID) (*Request, error) {
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	if _, err := s.Status(ctx, agent, id); err != nil {
+		return nil, err
+	}
+	return s.change(ctx, id, func(r *Request, now time.Time) error {
+		if r.Status == Pending {
+			r.tell = s.options.Destinations
+			r.changed(now, "people.told", "countersign", "", nil)
+		}
+		return nil
+	})
+}
+
 // confirmed reports whether the agent's client approved what the request is now.
 func (r *Request) confirmed() bool {
 	for _, d := range r.Decisions {

@@ -103,15 +103,16 @@ func (s *Service) SetPolicy(ctx context.Context, p *policy.Policy) error {
 func (s *Service) Bell() *Bell { return &s.bell }
 
 // Request records what an agent asks. What policy leaves to people is pending,
-// and those who may decide are told; if the same is already pending, that is
-// what Request returns, also if the gateway runs it and it was approved since,
-// or has run and the agent hasn't got the result. What policy allows is approved
-// at once and, if the gateway runs it, claimed at once. What it denies is recorded as rejected and returned with an error that wraps ErrDenied. An
-// InputError names the field that was refused and a LimitError which limit was
+// and those who may decide are told. If the same is already pending, that is what
+// Request returns; of a call that the gateway runs, also if people approved it
+// since, or if it has run and the agent hasn't got the result. What policy allows
+// is approved at once and, if the gateway runs it, claimed at once. What it
+// denies is recorded as rejected and returned with an error that wraps ErrDenied.
+// An InputError names the field that was refused and a LimitError which limit was
 // reached; nothing is stored then.
 func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Request, error) {
-	current, now := s.Policy(), s.options.Now()
-	take := func() error { return s.pace.take(agent, current.Limits().PerMinute, now) }
+	now := s.options.Now()
+	take := sync.OnceValue(func() error { return s.pace.take(agent, s.Policy().Limits().PerMinute, now) })
 	// What an agent asks for is counted whatever becomes of it. Of the calls that
 	// it makes through the gateway, those that are approved at once bother nobody.
 	if p.Executor != ByGateway {
@@ -124,6 +125,25 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	}
 	ctx, cancel := uninterrupted(ctx, changeLimit)
 	defer cancel()
+	r, err := s.underPolicy(nil, func(current *policy.Policy) (*Request, error) {
+		return s.ask(ctx, current, agent, p, now, take)
+	})
+	if twin, ok := errors.AsType[*twinError](err); ok {
+		return s.Status(ctx, agent, twin.twin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.bell.Ring(r.ID)
+	if r.Status == Rejected {
+		s.options.Logger.Warn("denied by policy", "request_id", r.ID, "agent", agent.Name, "action", r.Action, "rule", r.Ruling.Decider())
+		return r, fmt.Errorf("%w: %s", ErrDenied, r.Reason)
+	}
+	return r, nil
+}
+
+// ask stores what an agent asks as the policy of now rules it. take counts it.
+func (s *Service) ask(ctx context.Context, current *policy.Policy, agent Agent, p Proposal, now time.Time, take func() error) (*Request, error) {
 	explained, err := s.rule(ctx, current, asked(agent, p), p.Payload)
 	if err != nil {
 		return nil, err
@@ -143,33 +163,26 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 			}
 		}
 	}
-	if p.Executor == ByGateway && (r.Status == Pending || r.Status == Rejected) {
+	if r.Status == Pending || r.Status == Rejected {
 		if err := take(); err != nil {
 			return nil, err
 		}
 	}
 	var destinations []string
-	var admit func(Backlog) error
-	if r.Status == Pending {
-		if !p.AskClient || !r.Ruling.InBand {
-			destinations = s.options.Destinations
+	if r.Status == Pending && (!p.AskClient || !r.Ruling.InBand) {
+		destinations = s.options.Destinations
+	}
+	err = s.store.Insert(ctx, r, destinations, func(backlog Backlog) error {
+		if s.Policy() != current {
+			return errPolicyChanged // what it allows may not be allowed any more
 		}
-		admit = func(backlog Backlog) error { return r.admit(backlog, current.Limits()) }
-	}
-	err = s.store.Insert(ctx, r, destinations, admit)
-	if twin, ok := errors.AsType[*twinError](err); ok {
-		return s.Status(ctx, agent, twin.twin)
-	}
-	if _, ok := errors.AsType[*LimitError](err); ok {
-		return nil, err
+		return r.admit(backlog, current.Limits())
+	})
+	if limit, ok := errors.AsType[*LimitError](err); ok {
+		return nil, limit
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storing the request: %w", err)
-	}
-	s.bell.Ring(r.ID)
-	if r.Status == Rejected {
-		s.options.Logger.Warn("denied by policy", "request_id", r.ID, "agent", agent.Name, "action", r.Action, "rule", r.Ruling.Decider())
-		return r, fmt.Errorf("%w: %s", ErrDenied, r.Reason)
 	}
 	return r, nil
 }
@@ -404,12 +417,13 @@ func (s *Service) claim(ctx context.Context, r *Request, by, pin string) (*Reque
 	if err := r.claimable(); err != nil {
 		return r, err
 	}
+	var backed backing
 	r, err := s.underPolicy(r, func(current *policy.Policy) (*Request, error) {
 		explained, err := s.rule(ctx, current, r, r.Payload)
 		if err != nil {
 			return r, err
 		}
-		backed := backing{pin: pin}
+		backed = backing{pin: pin}
 		people := r
 		if r.GrantedBy != "" {
 			if people, err = s.read(ctx, r.GrantedBy); err != nil {
@@ -429,8 +443,24 @@ func (s *Service) claim(ctx context.Context, r *Request, by, pin string) (*Reque
 	})
 	if err == nil && r.Status != Applied {
 		err = fmt.Errorf("%w: %s", ErrSuperseded, r.Reason)
+		s.endHollow(ctx, backed)
 	}
 	return r, err
+}
+
+// endHollow ends the grant behind a claim if those who gave it don't count any
+// more: people have to be asked again, instead of it approving what never runs.
+func (s *Service) endHollow(ctx context.Context, backed backing) {
+	granted := backed.granted
+	if granted == nil || len(granted.missingNow(backed.present)) == 0 {
+		return
+	}
+	_, err := s.change(ctx, granted.ID, func(r *Request, now time.Time) error {
+		return r.revokeGrant("countersign", "", now)
+	})
+	if err != nil && !errors.Is(err, ErrNoGrant) {
+		s.options.Logger.Error("ending a grant that nobody stands behind", "request_id", granted.ID, "err", err)
+	}
 }
 
 // errPolicyChanged means that another policy came while people were looked up.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db/internal/sqlc"
+	"github.com/countersign/countersign/policy"
 )
 
 // Insert stores a new request with its events and a notice for each
@@ -23,7 +24,11 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 	return d.writer.do(ctx, func(q *sqlc.Queries) error {
 		ctx := context.Background()
 		if admit != nil {
-			before, err := backlog(ctx, q, r)
+			var before approval.Backlog
+			var err error
+			if r.Ruling.Effect == policy.RequireApproval {
+				before, err = backlog(ctx, q, r)
+			}
 			if err != nil {
 				return err
 			}
@@ -50,17 +55,25 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 			return err
 		}
 		for _, destination := range destinations {
-			if err := q.InsertNotice(ctx, sqlc.InsertNoticeParams{
-				RequestID:      string(r.ID),
-				Destination:    destination,
-				WantedRevision: r.Revision,
-				DueSince:       r.UpdatedAt.UnixMilli(),
-			}); err != nil {
-				return fmt.Errorf("inserting the notice for %s: %w", destination, err)
+			if err := insertNotice(ctx, q, r, destination); err != nil {
+				return err
 			}
 		}
 		return appendEvents(ctx, q, r.Events())
 	})
+}
+
+// insertNotice has a destination told of a request, if it isn't already.
+func insertNotice(ctx context.Context, q *sqlc.Queries, r *approval.Request, destination string) error {
+	if err := q.InsertNotice(ctx, sqlc.InsertNoticeParams{
+		RequestID:      string(r.ID),
+		Destination:    destination,
+		WantedRevision: r.Revision,
+		DueSince:       r.UpdatedAt.UnixMilli(),
+	}); err != nil {
+		return fmt.Errorf("inserting the notice for %s: %w", destination, err)
+	}
+	return nil
 }
 
 // backlog is what the agent of a new request asked before.
@@ -202,6 +215,11 @@ func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approva
 	}
 	if err := saveGrant(ctx, q, after, before.grant()); err != nil {
 		return err
+	}
+	for _, destination := range after.Tell() {
+		if err := insertNotice(ctx, q, after, destination); err != nil {
+			return err
+		}
 	}
 	return q.WantRevision(ctx, sqlc.WantRevisionParams{
 		RequestID: row.ID,

@@ -206,7 +206,7 @@ JOIN decisions ON decisions.request_id = requests.id
 WHERE requests.asked = @asked AND requests.agent = @agent
     AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
     AND requests.status = 'rejected' AND requests.effect = 'require_approval'
-    AND decisions.verdict = 'reject' AND decisions.surface <> 'policy';
+    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band');
 
 -- name: RecordUse :exec
 INSERT INTO uses (agent, owner_workspace, owner_user, environment, integration, tool, last_used_at)

@@ -371,7 +371,7 @@ JOIN decisions ON decisions.request_id = requests.id
 WHERE requests.asked = $1 AND requests.agent = $2
     AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
     AND requests.status = 'rejected' AND requests.effect = 'require_approval'
-    AND decisions.verdict = 'reject' AND decisions.surface <> 'policy'
+    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band')
 `
 
 type LastRejectionParams struct {
