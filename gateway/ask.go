@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -15,6 +16,7 @@ import (
 // asker is the client of a request, who can be told and asked while it lasts.
 type asker struct {
 	ctx     context.Context // the request's
+	until   context.Context // ends when nobody is asked any more
 	session *sdk.ServerSession
 	modern  bool // the protocol without sessions: nothing can be asked but in answers
 	can     *sdk.ClientCapabilities
@@ -85,6 +87,14 @@ func (a *asker) notify(params *sdk.ProgressNotificationParams) {
 	}
 }
 
+// asking is for as long as somebody may take to answer: not longer than limit,
+// than the client is there, or than the gateway runs.
+func (a *asker) asking(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(a.ctx, limit)
+	stop := context.AfterFunc(a.until, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
 // elicit asks the client what a downstream server asks.
 func (a *asker) elicit(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	question := new(sdk.ElicitParams)
@@ -95,7 +105,7 @@ func (a *asker) elicit(ctx context.Context, params json.RawMessage) (json.RawMes
 	question.Meta = nil
 	// Where the question goes is in the request's context, and how long it is
 	// asked in the run's.
-	asking, cancel := context.WithCancel(a.ctx)
+	asking, cancel := a.asking(confirmWithin)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	answer, err := a.session.Elicit(asking, question)

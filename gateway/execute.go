@@ -333,7 +333,11 @@ func (g *Gateway) finish(id approval.ID, report approval.Report) {
 // reportOfError says what came of a call that has no result.
 func reportOfError(err error) approval.Report {
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return approval.Report{Outcome: approval.Failed, Detail: cut(wire.Message), Result: carried(wire)}
+		report := approval.Report{Outcome: approval.Failed, Detail: cut(wire.Message), Result: carried(wire)}
+		if len(report.Result) > approval.MaxResult {
+			report.Result = carried(&jsonrpc.Error{Code: wire.Code, Message: report.Detail})
+		}
+		return report
 	}
 	switch {
 	case errors.Is(err, errUnavailable):

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -14,6 +16,7 @@ import (
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/internal/seal"
 	"github.com/countersign/countersign/internal/strictjson"
+	"github.com/countersign/countersign/internal/visible"
 )
 
 // call is one call of a tool by an agent.
@@ -62,6 +65,7 @@ func (i *installation) callTool(ctx context.Context, method string, r *sdk.CallT
 		installation: i,
 		asker: &asker{
 			ctx:     ctx,
+			until:   i.stopping,
 			session: r.Session,
 			modern:  r.ProtocolVersion() >= withoutSessions,
 			can:     r.ClientCapabilities(),
@@ -129,6 +133,55 @@ func argumentsIn(members []strictjson.Member) (json.RawMessage, error) {
 	return arguments, nil
 }
 
+// callMembers are what the parameters of a call may have. What else there is,
+// policy wouldn't see and no person would be shown.
+var callMembers = []string{"name", "arguments", metaName, inputResponses, requestState}
+
+// ambiguous says why a call may mean something else to its server than to the
+// gate: many servers take names as the same that differ only in case.
+func ambiguous(members []strictjson.Member, arguments json.RawMessage) string {
+	for _, member := range members {
+		if !slices.Contains(callMembers, member.Name) {
+			return fmt.Sprintf("Nothing ran: the call has the member %q, which the gate doesn't pass on; name, arguments and _meta are accepted.", visible.Line(member.Name))
+		}
+	}
+	if name := twice(arguments); name != "" {
+		return fmt.Sprintf("Nothing ran: the arguments have %q twice in one object, in different case. Use one.", visible.Line(name))
+	}
+	return ""
+}
+
+// twice is a name that an object in a value has in more than one case; empty if
+// there is none.
+func twice(value json.RawMessage) string {
+	switch trimmed := bytes.TrimSpace(value); {
+	case len(trimmed) == 0:
+	case trimmed[0] == '[':
+		all, err := elements(trimmed)
+		if err != nil {
+			return ""
+		}
+		for _, one := range all {
+			if name := twice(one); name != "" {
+				return name
+			}
+		}
+	case trimmed[0] == '{':
+		seen := make(map[string]bool)
+		for _, member := range membersMust(trimmed) {
+			folded := strings.ToLower(member.Name)
+			if seen[folded] {
+				return member.Name
+			}
+			seen[folded] = true
+			if name := twice(member.Value); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // gated asks policy about a call and does what it says.
 func (c *call) gated(members []strictjson.Member) (json.RawMessage, error) {
 	if !c.downstreams.up(c.tool.server) {
@@ -137,6 +190,9 @@ func (c *call) gated(members []strictjson.Member) (json.RawMessage, error) {
 	arguments, err := argumentsIn(members)
 	if err != nil {
 		return nil, err
+	}
+	if why := ambiguous(members, arguments); why != "" {
+		return nil, &notRun{text: why}
 	}
 	if state := text(members, requestState); seal.Ours(state) {
 		return c.answered(state, arguments)

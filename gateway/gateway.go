@@ -135,6 +135,10 @@ type Gateway struct {
 	sealer      *seal.Sealer
 	runs        *runs
 
+	// stopping ends when Run is to end: nobody is asked anything any more.
+	stopping context.Context
+	stop     context.CancelFunc
+
 	// recorded is closed when what an earlier process left running is recorded.
 	// No call is made before.
 	recorded chan struct{}
@@ -171,6 +175,7 @@ func New(service *approval.Service, servers []Server, options Options) (*Gateway
 		step:     func(string, approval.ID) {},
 		grace:    stopGrace,
 	}
+	g.stopping, g.stop = context.WithCancel(context.Background())
 	for _, server := range servers {
 		g.servers[server.Name] = server
 	}
@@ -200,6 +205,7 @@ func (g *Gateway) Run(ctx context.Context) {
 	work.Go(func() { g.seeTools(ctx) })
 	work.Go(func() { g.execute(ctx) })
 	<-ctx.Done()
+	g.stop()
 	g.runs.drain(g.grace)
 	disconnect()
 	work.Wait()

@@ -124,15 +124,17 @@ func (c *call) confirm(r *approval.Request, arguments json.RawMessage) (json.Raw
 		return c.comeBack(stateForm, r, arguments, form(r))
 	}
 	c.wait(0, "Waiting for the user to confirm.")
-	asking, cancel := context.WithTimeout(c.ctx, min(confirmWithin, max(r.ExpiresAt.Sub(c.options.Now()), time.Millisecond)))
+	asking, cancel := c.asking(min(confirmWithin, max(r.ExpiresAt.Sub(c.options.Now()), time.Millisecond)))
 	defer cancel()
 	answer, err := c.session.Elicit(asking, form(r))
-	if c.ctx.Err() != nil {
+	switch {
+	case c.ctx.Err() != nil:
 		return nil, context.Cause(c.ctx) // nobody has answered: the same call asks again
-	}
-	if err != nil {
+	case c.until.Err() != nil:
+		return nil, &notRun{text: whenStopping}
+	case err != nil:
 		c.installation.logger.Info("a client couldn't be asked to confirm", "request_id", r.ID, "err", err)
-		return c.decided(r.ID, r.Digest, false)
+		return c.leaveToPeople(r.ID)
 	}
 	return c.decided(r.ID, r.Digest, accepted(answer))
 }
@@ -171,7 +173,23 @@ func (c *call) answered(sealed string, arguments json.RawMessage) (json.RawMessa
 		return nil, &notRun{text: whenForged}
 	}
 	answer, ok := c.request.Params.InputResponses[question].(*sdk.ElicitResult)
-	return c.decided(s.Request, digest, ok && answer != nil && accepted(answer))
+	if !ok || answer == nil {
+		return c.leaveToPeople(s.Request)
+	}
+	return c.decided(s.Request, digest, accepted(answer))
+}
+
+// leaveToPeople has people decide on a call that the client gave no answer to:
+// silence is no refusal.
+func (c *call) leaveToPeople(id approval.ID) (json.RawMessage, error) {
+	r, err := c.service.TellPeople(c.ctx, c.agent, id)
+	if err != nil {
+		return nil, unknown(err, id)
+	}
+	if r.Status != approval.Pending {
+		return c.settle(r, c.options.AwaitBound)
+	}
+	return c.pend(r)
 }
 
 // decided records the client's answer and does what it says.
@@ -185,7 +203,7 @@ func (c *call) decided(id approval.ID, shown approval.Digest, accept bool) (json
 	case errors.Is(err, approval.ErrStale):
 		return nil, &notRun{text: whenStale(id)}
 	case errors.Is(err, approval.ErrNotInBand):
-		return nil, &notRun{text: whenNotInBand(id)}
+		return c.leaveToPeople(id)
 	default:
 		return nil, refused(err, r)
 	}

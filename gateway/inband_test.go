@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -90,6 +91,15 @@ func TestConfirmedInTheClient(t *testing.T) {
 					// The SDK's client refuses to send an answer that isn't one.
 					if test.runs {
 						t.Fatal(err)
+					}
+					w.requireCalls(t)
+					return
+				}
+				switch test.name {
+				case "text", "a number", "something else":
+					// It is no answer, and silence is no refusal: people decide.
+					if r := w.requirePending(t, result); len(r.Decisions) > 0 || !w.told(t) {
+						t.Errorf("decided by %+v, or people weren't told", r.Decisions)
 					}
 					w.requireCalls(t)
 					return
@@ -201,7 +211,7 @@ const yes = `,"inputResponses":{"approval":{"action":"accept","content":{"approv
 
 func startRounds(t testing.TB) *twoRounds {
 	t.Helper()
-	w := newWorld(t, worldOptions{servers: []string{"soft"}})
+	w := tellingWorld(t, worldOptions{servers: []string{"soft"}})
 	r := &twoRounds{world: w, hand: w.listen(t).byHand(t, w.Agent.Name, modern, `{"elicitation":{}}`)}
 	r.state = stateIn(t, r.must("echo", confirmedArguments, ""))
 	return r
@@ -312,10 +322,11 @@ func TestRequestState(t *testing.T) {
 	t.Run("without an answer", func(t *testing.T) {
 		t.Parallel()
 		r := startRounds(t)
-		requireText(t, string(r.must("echo", confirmedArguments, state1(r.state))), "Nothing ran", "asked to confirm")
-		if status := r.only(t).Status; status != approval.Rejected {
-			t.Errorf("the request is %s", status)
+		requireText(t, string(r.must("echo", confirmedArguments, state1(r.state))), "NOT RUN YET", "Whoever may decide is asked")
+		if r.only(t).Status != approval.Pending || !r.told(t) {
+			t.Error("silence is taken for a refusal, or people weren't told")
 		}
+		r.requireCalls(t)
 	})
 	t.Run("twice", func(t *testing.T) {
 		t.Parallel()
@@ -329,7 +340,7 @@ func TestRequestState(t *testing.T) {
 		t.Parallel()
 		r := startRounds(t)
 		again := stateIn(t, r.must("echo", confirmedArguments, ""))
-		r.must("echo", confirmedArguments, state1(r.state))
+		r.must("echo", confirmedArguments, state1(r.state)+`,"inputResponses":{"approval":{"action":"decline"}}`)
 		requireText(t, string(r.must("echo", confirmedArguments, state1(again)+yes)), "Nothing more ran", "used before")
 		r.requireCalls(t)
 	})
@@ -360,7 +371,10 @@ func TestRequestState(t *testing.T) {
 		if err := r.Service.SetPolicy(t.Context(), stricter); err != nil {
 			t.Fatal(err)
 		}
-		requireText(t, string(r.must("echo", confirmedArguments, state1(r.state)+yes)), "Nothing ran and nothing was decided", "people decide")
+		requireText(t, string(r.must("echo", confirmedArguments, state1(r.state)+yes)), "NOT RUN YET", "Whoever may decide is asked")
+		if !r.told(t) {
+			t.Error("people weren't told")
+		}
 		r.requireCalls(t)
 	})
 }
@@ -419,6 +433,12 @@ func FuzzRequestState(f *testing.F) {
 	w := newWorld(f, worldOptions{servers: []string{"soft"}})
 	h := w.listen(f).byHand(f, w.Agent.Name, modern, `{"elicitation":{}}`)
 	sealed := stateIn(f, h.must("echo", confirmedArguments, ""))
+	id := w.only(f).ID
+	w.gateway.logger = slog.New(slog.DiscardHandler) // there are a million refusals
+	bound, err := (&call{agent: w.Agent, tool: w.gateway.downstreams.catalog().tool("echo")}).binding(json.RawMessage(confirmedArguments))
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Add(sealed, "spy", "echo", confirmedArguments)
 	f.Add(sealed, w.Agent.Name, "count", confirmedArguments)
 	f.Add(sealed, w.Agent.Name, "echo", `{"id":"b"}`)
@@ -426,31 +446,28 @@ func FuzzRequestState(f *testing.F) {
 	f.Add(strings.ToUpper(sealed), w.Agent.Name, "echo", confirmedArguments)
 	f.Add("countersign1.", w.Agent.Name, "echo", `{}`)
 	f.Add("", w.Agent.Name, "echo", confirmedArguments)
-	f.Fuzz(func(t *testing.T, sealed2, agent, tool, arguments string) {
+	f.Fuzz(func(t *testing.T, tried, agent, tool, arguments string) {
 		c := &call{
 			installation: &installation{Gateway: w.gateway},
 			agent:        approval.Agent{Name: agent},
 			tool:         w.gateway.downstreams.catalog().tool(tool),
-			asker:        &asker{ctx: t.Context(), modern: true, logger: w.logs.logger()},
-			request:      &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{InputResponses: sdk.InputResponseMap{question: &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}}}},
+			asker:        &asker{ctx: t.Context(), modern: true, logger: w.gateway.logger},
+			request: &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{InputResponses: sdk.InputResponseMap{
+				question: &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}},
+			}}},
 		}
-		canonical := func(text string) string {
-			bound, err := (&call{tool: w.gateway.downstreams.catalog().tool("echo")}).binding(json.RawMessage(text))
-			if err != nil {
-				return ""
-			}
-			return string(slices.Concat(bound...))
+		if c.tool == nil {
+			return
 		}
-		if c.tool == nil || sealed2 == sealed && agent == w.Agent.Name && tool == "echo" && canonical(arguments) == canonical(confirmedArguments) {
-			return // not a forgery
+		if same, err := c.binding(json.RawMessage(arguments)); tried == sealed && err == nil && slices.EqualFunc(same, bound, bytes.Equal) {
+			return // it is the very call that the state was made for
 		}
-		_, err := c.answered(sealed2, json.RawMessage(arguments))
+		_, err := c.answered(tried, json.RawMessage(arguments))
 		if _, refused := errors.AsType[*notRun](err); !refused {
-			t.Errorf("%q of %s for %s %s: %v", sealed2, agent, tool, arguments, err)
+			t.Errorf("%q of %s for %s %s: %v", tried, agent, tool, arguments, err)
 		}
-		if r := w.only(t); r.Status != approval.Pending || len(r.Decisions) > 0 {
+		if r := w.load(t, id); r.Status != approval.Pending || len(r.Decisions) > 0 {
 			t.Errorf("the request is %s", r.Status)
 		}
-		w.requireCalls(t)
 	})
 }

@@ -264,7 +264,7 @@ func (i *installation) forward(ctx context.Context, method, server string, reque
 		return nil, err
 	}
 	i.logger.Info("passing on a request", "agent", agent.Name, "server", server, "method", method)
-	a := &asker{ctx: ctx, session: session, modern: version >= withoutSessions, can: can, logger: i.logger}
+	a := &asker{ctx: ctx, until: i.stopping, session: session, modern: version >= withoutSessions, can: can, logger: i.logger}
 	if with, ok := request.GetParams().(sdk.RequestParams); ok {
 		a.token = with.GetProgressToken()
 	}

@@ -133,11 +133,6 @@ func whenStale(id approval.ID) string {
 	return fmt.Sprintf("Nothing ran and nothing was decided: a person has edited the call since it was shown. %s to get its result once that is decided.", fetch(id))
 }
 
-// whenNotInBand is for a confirmation that isn't enough any more.
-func whenNotInBand(id approval.ID) string {
-	return fmt.Sprintf("Nothing ran and nothing was decided: the policy now has people decide on this, and a confirmation here isn't enough. Tell the user; the request is %s.", id)
-}
-
 // waitingLine is what a waiting caller is shown as progress.
 func waitingLine(r *approval.Request, now time.Time) string {
 	switch r.Status {
