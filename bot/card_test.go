@@ -411,6 +411,7 @@ func anyRequest(t *rapid.T) *approval.Request {
 // anyRun makes of some requests ones of the gateway, with what only those have.
 func anyRun(t *rapid.T, r *approval.Request) {
 	r.Ruling.Scopes = rapid.SampledFrom([][]string{nil, {"once"}, {"15m"}, {"session", "90s", "8h"}}).Draw(t, "scopes")
+	r.Ruling.Target = r.Target
 	if len(r.Decisions) > 0 && len(r.Scopes()) > 1 {
 		r.Decisions[0].Scope = r.Scopes()[1]
 		if r.Status == approval.Approved || r.Status == approval.Applied {

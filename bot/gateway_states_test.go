@@ -27,6 +27,7 @@ func scopes(scopes ...string) func(*approval.Request) {
 	return func(r *approval.Request) {
 		tierThree(r)
 		r.Ruling.Scopes, r.Session = scopes, "session-1"
+		r.Ruling.Target = r.Target // nothing wider than once is offered of what only the agent says
 	}
 }
 
