@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -129,6 +130,31 @@ func TestConfirmedInTheClient(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Progress rises from the first thing that a client is told to the last.
+func TestProgressRises(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{servers: []string{"soft"}})
+	told := make(chan float64, 100)
+	options := accepting(nil)
+	options.ProgressNotificationHandler = func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+		told <- r.Params.Progress
+	}
+	session := clients["http/legacy"](t, w, options)
+	params := &sdk.CallToolParams{Name: "count", Arguments: json.RawMessage(`{"id":"a"}`)}
+	params.SetProgressToken("p")
+	if _, err := session.CallTool(t.Context(), params); err != nil {
+		t.Fatal(err)
+	}
+	last := -1.0
+	for range 4 { // it is confirmed, it runs, and it counts to 5, of which the last may be late
+		next := receive(t, told)
+		if next <= last {
+			t.Errorf("progress goes from %v to %v", last, next)
+		}
+		last = next
 	}
 }
 
