@@ -207,6 +207,7 @@ func (c *connection) outdated() {
 type link struct {
 	session *sdk.ClientSession
 	calls   context.Context // ends before the session does
+	running sync.WaitGroup  // calls, until the server knows that they are over
 	ended   chan struct{}   // closed when the session has ended, with err
 	err     error
 	close   func()
@@ -242,6 +243,7 @@ func (c *connection) connect(ctx context.Context) (*link, error) {
 	}()
 	l.close = func() {
 		end(errCutOff)
+		l.running.Wait()
 		late := time.AfterFunc(closeWait, abort)
 		_ = session.Close()
 		late.Stop()
@@ -363,15 +365,17 @@ func (c *connection) read(ctx context.Context, l *link, one list) ([]json.RawMes
 	var all []json.RawMessage
 	params := new(rawParams)
 	for range maxPages {
-		result, err := c.send(ctx, l, &flight{method: one.method, ctx: ctx}, params)
+		result, err := c.send(ctx, l, newFlight(ctx, one.method, relay{}), params)
 		if err != nil {
 			return nil, fmt.Errorf("listing its %s: %w", one.member, err)
 		}
-		members, err := strictjson.Members(result)
-		if err != nil {
+		// Each element is read strictly later, so that one that isn't strict JSON
+		// only costs itself.
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(result, &members); err != nil {
 			return nil, fmt.Errorf("reading its list of %s: %w", one.member, err)
 		}
-		page, err := elements(value(members, one.member))
+		page, err := elements(members[one.member])
 		if err != nil {
 			return nil, fmt.Errorf("reading its list of %s: it %w", one.member, err)
 		}
@@ -382,7 +386,7 @@ func (c *connection) read(ctx context.Context, l *link, one list) ([]json.RawMes
 			}
 			return all[:maxListed+1], nil
 		}
-		cursor := value(members, "nextCursor")
+		cursor := members["nextCursor"]
 		if len(cursor) == 0 || string(cursor) == "null" || string(cursor) == `""` {
 			return all, nil
 		}
@@ -419,6 +423,7 @@ func (c *connection) call(ctx context.Context, method string, params json.RawMes
 	defer context.AfterFunc(l.calls, func() { end(context.Cause(l.calls)) })()
 	raw.SetMeta(map[string]any{progressToken: f.token})
 	result, err := c.send(ctx, l, f, raw)
+	l.over(f, err != nil && ctx.Err() != nil)
 	if err != nil {
 		if errors.Is(err, errUnavailable) || errors.Is(err, errCutOff) {
 			c.outdated() // which shows whether the server is there
@@ -426,6 +431,25 @@ func (c *connection) call(ctx context.Context, method string, params json.RawMes
 		return nil, err
 	}
 	return ownless(result), nil
+}
+
+// over says that a call has ended. The SDK tells the server of one that was
+// cancelled in its own time, but not once the session is being closed.
+func (l *link) over(f *flight, cancelled bool) {
+	if !cancelled || !f.departed.Load() {
+		l.running.Done()
+		return
+	}
+	go func() {
+		defer l.running.Done()
+		late := time.NewTimer(closeWait)
+		defer late.Stop()
+		select {
+		case <-f.renounced:
+		case <-l.ended:
+		case <-late.C:
+		}
+	}()
 }
 
 // send sends a request and returns the result as the server wrote it, with the
@@ -450,7 +474,8 @@ func (c *connection) send(ctx context.Context, l *link, f *flight, params *rawPa
 
 // begin notes a call, and finds out what the transport must know of it.
 func (c *connection) begin(ctx context.Context, method string, params *rawParams, to relay) (*link, *flight, error) {
-	f := &flight{method: method, name: text(params.members, "name"), to: to, ctx: ctx}
+	f := newFlight(ctx, method, to)
+	f.name = text(params.members, "name")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == nil {
@@ -469,6 +494,7 @@ func (c *connection) begin(ctx context.Context, method string, params *rawParams
 	c.tokens++
 	f.token = "countersign-" + strconv.Itoa(c.tokens)
 	c.flights[f.token] = f
+	c.link.running.Add(1)
 	f.start()
 	return c.link, f, nil
 }

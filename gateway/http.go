@@ -15,6 +15,7 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,6 +25,12 @@ import (
 
 // maxMessage bounds one message of a downstream server, in bytes.
 const maxMessage = 16 << 20
+
+// idleTimeout is how long a connection is kept for the next request.
+const idleTimeout = 20 * time.Second
+
+// maxPatience is how long a server may take at most to open a stream.
+const maxPatience = 5 * time.Second
 
 // errTooLong means that a server sent more than maxMessage at once.
 var errTooLong = fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
@@ -35,8 +42,12 @@ func newHTTPTransport(ctx context.Context, server Server, received receiver) (*s
 		ctx:      ctx,
 		headers:  server.Headers,
 		received: received,
+		patience: min(maxPatience, server.startTimeout()/3),
 		next:     http.DefaultTransport.(*http.Transport).Clone(),
 	}
+	// A server that closes a connection while a call is sent on it may have run
+	// the call. Most close one that is idle for a minute or more.
+	below.next.IdleConnTimeout = idleTimeout
 	return &sdk.StreamableClientTransport{
 		Endpoint: server.URL,
 		HTTPClient: &http.Client{
@@ -55,6 +66,7 @@ type httpTransport struct {
 	ctx      context.Context
 	headers  map[string]string
 	received receiver
+	patience time.Duration // with a server that opens a stream
 	next     *http.Transport
 }
 
@@ -113,11 +125,17 @@ func (t *httpTransport) send(ctx context.Context, request *http.Request) (*http.
 	for name, value := range t.headers {
 		request.Header.Set(name, value)
 	}
+	if f != nil && request.Method == http.MethodPost && !carries {
+		defer f.renounce()
+	}
 	if carries {
 		request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			// Without a connection nothing can have arrived.
 			GotConn: func(httptrace.GotConnInfo) { f.departed.Store(true) },
 		}))
+	}
+	if request.Method == http.MethodGet && request.Header.Get("Last-Event-Id") == "" {
+		return t.listen(ctx, request)
 	}
 	response, err := t.next.RoundTrip(request)
 	if err != nil {
@@ -140,6 +158,32 @@ func (t *httpTransport) send(ctx context.Context, request *http.Request) (*http.
 	}
 	t.watch(response, f)
 	return response, nil
+}
+
+// listen opens the stream on which a server says things of its own accord. The
+// SDK waits for it before anything else, so where nothing comes of it the server
+// counts as one that has none.
+func (t *httpTransport) listen(ctx context.Context, request *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(t.patience, cancel)
+	response, err := t.next.RoundTrip(request.WithContext(ctx))
+	if late.Stop() && err == nil {
+		response.Body = &endingBody{ReadCloser: response.Body, end: cancel}
+		t.watch(response, nil)
+		return response, nil
+	}
+	cancel()
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	return &http.Response{
+		StatusCode: http.StatusMethodNotAllowed,
+		Status:     "405 " + http.StatusText(http.StatusMethodNotAllowed),
+		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:  make(http.Header),
+		Body:    http.NoBody,
+		Request: request,
+	}, nil
 }
 
 // refusal says what a response means of which the status alone tells that the
@@ -290,6 +334,9 @@ func (r *messageReader) event() ([]byte, error) {
 		}
 		if len(line) > 0 && err == nil {
 			continue
+		}
+		if err != nil && !json.Valid(data) {
+			return nil, err // an event that was cut off is none
 		}
 		if len(data) > 0 {
 			if changed := r.translate(data); !bytes.Equal(changed, data) {

@@ -101,14 +101,7 @@ func TestErrorsArriveAsWritten(t *testing.T) {
 		for _, code := range []int64{-32602, -32603, -32001, -32002, -32003, -32004, -32005, -32042, 7} {
 			want := fmt.Sprintf(`{"code":%d,"message":"it <failed>","data":{"z":9007199254740993,"a":[1e300,0.10]}}`, code)
 			_, err := f.call(t.Context(), "one", methodCallTool, json.RawMessage(`{"name":"fail","arguments":`+want+`}`), relay{})
-			wire, ok := err.(*jsonrpc.Error)
-			if !ok {
-				t.Errorf("%d: %v", code, err)
-				continue
-			}
-			if got := fmt.Sprintf(`{"code":%d,"message":"%s","data":%s}`, wire.Code, wire.Message, wire.Data); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
+			requireWire(t, err, want)
 		}
 		f.tool(t, "echo", "{}") // on the same connection
 		if n := f.logs.count(upText); n != 1 {
@@ -302,4 +295,30 @@ func TestWhatIsNotPassedOn(t *testing.T) {
 	}
 	_, err := f.call(t.Context(), "other", methodCallTool, nil, relay{})
 	requireKind(t, err, errUnavailable)
+}
+
+// A server is told of the calls for which nobody waits any more when the gateway
+// ends.
+func TestEndIsTold(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, _ string, one Server, server *testServer) {
+		f := startAll(t, one)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := f.call(context.Background(), "one", methodCallTool, json.RawMessage(`{"name":"wait","arguments":{"id":"a"}}`), relay{})
+			ended <- err
+		}()
+		if server == nil {
+			f.logs.await(t, 1, "waiting a")
+		} else {
+			receive(t, server.waiting)
+		}
+		f.stop()
+		requireKind(t, receive(t, ended), errCutOff)
+		if server == nil {
+			f.logs.await(t, 1, "cancelled a")
+		} else {
+			receive(t, server.cancelled)
+		}
+	})
 }

@@ -43,11 +43,20 @@ type flight struct {
 	// departed says that some of it may have reached the server, and refused
 	// that the server has said that it didn't look at it.
 	departed, refused atomic.Bool
+	// renounced is closed when the server was told that nobody waits any more.
+	renounced chan struct{}
+	renounce  func()
 
 	mu       sync.Mutex
 	landed   bool // nobody is told anything more
 	reports  chan json.RawMessage
 	reported chan struct{} // closed when all reports were told
+}
+
+func newFlight(ctx context.Context, method string, to relay) *flight {
+	f := &flight{ctx: ctx, method: method, to: to, renounced: make(chan struct{})}
+	f.renounce = sync.OnceFunc(func() { close(f.renounced) })
+	return f
 }
 
 // maxReports is how many notifications of progress wait to be told.

@@ -150,14 +150,15 @@ func (t *rawTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.made = &rawConnection{Connection: connection, received: t.received}
+	t.made = &rawConnection{Connection: connection, received: t.received, turn: make(chan struct{}, 1)}
 	return t.made, nil
 }
 
 type rawConnection struct {
 	sdk.Connection
 	received receiver
-	own      sync.Map // ids of the SDK's own requests, which are few
+	turn     chan struct{} // whoever has put something in may write
+	own      sync.Map      // ids of the SDK's own requests, which are few
 }
 
 // Write implements sdk.Connection. It returns when ctx ends even if the child
@@ -166,20 +167,32 @@ func (c *rawConnection) Write(ctx context.Context, message jsonrpc.Message) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// What waits behind a message that the child doesn't read hasn't departed.
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	f := flightOf(ctx)
 	if request, ok := message.(*jsonrpc.Request); ok {
 		if method, ours := strings.CutPrefix(request.Method, rawPrefix); ours {
 			renamed := *request
 			renamed.Method = method
 			message = &renamed
-			if f := flightOf(ctx); f != nil {
+			if f != nil {
 				f.departed.Store(true)
 			}
 		} else if request.IsCall() {
 			c.own.Store(request.ID, nil)
+		} else if f != nil {
+			defer f.renounce()
 		}
 	}
 	written := make(chan error, 1)
-	go func() { written <- c.Connection.Write(context.WithoutCancel(ctx), message) }()
+	go func() {
+		written <- c.Connection.Write(context.WithoutCancel(ctx), message)
+		<-c.turn
+	}()
 	select {
 	case err := <-written:
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -209,6 +210,11 @@ func childConfiguration(t testing.TB, name, kind string) Server {
 // serveHTTP serves a server as its version wants it.
 func serveHTTP(t testing.TB, server *testServer, version string) *httptest.Server {
 	t.Helper()
+	t.Cleanup(func() { // after the listener's: sessions that nobody has ended
+		for session := range server.Sessions() {
+			_ = session.Close()
+		}
+	})
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server.Server }, &sdk.StreamableHTTPOptions{
 		Stateless:                    version >= modern,
 		PropagateRequestCancellation: true,
@@ -281,7 +287,7 @@ func (l *logs) await(t testing.TB, n int, parts ...string) {
 		select {
 		case <-more:
 		case <-limit:
-			t.Fatalf("not logged %d times: %q; but:\n%s", n, parts, strings.Join(l.lines, "\n"))
+			t.Fatalf("not logged %d times: %q; but at last:\n%s", n, parts, strings.Join(l.lines[max(0, len(l.lines)-20):], "\n"))
 		}
 	}
 }
@@ -305,8 +311,14 @@ func soon(time.Duration) time.Duration { return 5 * time.Millisecond }
 func start(t testing.TB, servers ...Server) *fixture {
 	t.Helper()
 	f := &fixture{logs: newLogs()}
+	f.connect(t, soon, servers...)
+	return f
+}
+
+func (f *fixture) connect(t testing.TB, jitter func(time.Duration) time.Duration, servers ...Server) {
+	t.Helper()
 	var err error
-	f.downstreams, err = newDownstreams(servers, []string{"await_result"}, "test", soon, f.logs.logger())
+	f.downstreams, err = newDownstreams(servers, []string{"await_result"}, "test", jitter, f.logs.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +330,6 @@ func start(t testing.TB, servers ...Server) *fixture {
 		running.Wait()
 	})
 	t.Cleanup(f.stop)
-	return f
 }
 
 // startAll connects to servers and waits until each is up.
@@ -389,5 +400,30 @@ func requireKind(t testing.TB, err, want error) {
 		if errors.Is(err, kind) != (kind == want) {
 			t.Fatalf("got %v, want %v", err, want)
 		}
+	}
+}
+
+// requireWire checks that an error is the one that a server answered with.
+func requireWire(t testing.TB, err error, want string) {
+	t.Helper()
+	wire, ok := err.(*jsonrpc.Error)
+	if !ok {
+		t.Fatalf("got %v, want %s", err, want)
+	}
+	if got := fmt.Sprintf(`{"code":%d,"message":"%s","data":%s}`, wire.Code, wire.Message, wire.Data); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// standard is a log of the standard library's that goes to l.
+func (l *logs) standard() *log.Logger { return log.New(l, "", 0) }
+
+// answerRaw answers a method with a result as it is written.
+func answerRaw(next sdk.MethodHandler, method, result string) sdk.MethodHandler {
+	return func(ctx context.Context, called string, request sdk.Request) (sdk.Result, error) {
+		if called == method {
+			return &rawResult{raw: json.RawMessage(result)}, nil
+		}
+		return next(ctx, called, request)
 	}
 }
