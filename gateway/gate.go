@@ -246,10 +246,22 @@ func (c *call) forward(r *approval.Request, members []strictjson.Member) (json.R
 	if r.Ruling.Idempotency != "" {
 		params = with(membersMust(params), "arguments", withKey(r.Payload, r))
 	}
-	result, err := c.downstreams.call(c.ctx, c.tool.server, methodCallTool, params, c.relay())
+	// A gateway that stops waits for it, and it takes nobody's place at the server.
+	if !c.runs.begin("", 0) {
+		c.finishSoon(r.ID, c.tool.server, approval.Report{Outcome: approval.Failed, Detail: detailNotSent, Returned: true})
+		return nil, &notRun{text: whenStopping}
+	}
+	defer c.runs.done("")
+	ctx, end := context.WithCancel(c.ctx)
+	defer end()
+	defer context.AfterFunc(c.runs.life, end)()
+	result, err := c.downstreams.call(ctx, c.tool.server, methodCallTool, params, c.relay())
 	c.step(stepReturned, r.ID)
 	report := reportOf(result, err)
 	report.Returned, report.Result = true, nil
+	if c.runs.life.Err() != nil && report.Outcome == approval.Unknown {
+		report.Detail = detailStopped
+	}
 	if c.ctx.Err() != nil && report.Outcome == approval.Unknown {
 		report.Detail = detailCancelled
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -92,10 +94,16 @@ func newCRM(environment func(string) string) *sdk.Server {
 		return said("done"), nil
 	})
 	s.AddTool(&sdk.Tool{Name: "hang", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		if err := os.WriteFile(environment("CRM_DELETED")+".hangs", []byte("yes"), 0o600); err != nil {
+		if err := os.WriteFile(environment("CRM_DELETED")+".hangs", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 			return nil, err
 		}
-		select {}
+		for began := time.Now(); ; {
+			if _, err := os.Stat(environment("CRM_DELETED") + ".goes-on"); err == nil {
+				return said("went on"), nil
+			} else if time.Since(began) > patience {
+				return nil, err
+			}
+		}
 	})
 	return s
 }
@@ -141,4 +149,18 @@ func see(path string) error {
 		}
 	}
 	return nil
+}
+
+// seeTool records that a server said something else of a tool once.
+func seeTool(ctx context.Context, store *db.DB, server, name string) error {
+	rules, err := policy.Parse([]byte(crmPolicy))
+	if err != nil {
+		return err
+	}
+	service, err := approval.New(store, nil, approval.Options{Policy: rules})
+	if err != nil {
+		return err
+	}
+	_, err = service.SeeTool(ctx, server, name, approval.ToolDefinition{Pin: "another", JSON: []byte(`{}`)})
+	return err
 }

@@ -27,6 +27,8 @@ type program struct {
 	folder string
 	port   string
 	log    *processLog // of the server that serve started
+
+	environment []string // beside what Slack needs
 }
 
 func newProgram(t *testing.T) *program {
@@ -91,6 +93,7 @@ func (p *program) command(t *testing.T, environment []string, arguments ...strin
 	command.Env = append(os.Environ(),
 		botTokenVariable+"="+options.BotToken,
 		appTokenVariable+"="+options.AppToken)
+	command.Env = append(command.Env, p.environment...)
 	command.Env = append(command.Env, environment...)
 	return command
 }
@@ -144,7 +147,7 @@ func (p *program) logOf(t *testing.T, command *exec.Cmd) *processLog {
 			if !json.Valid(lines.Bytes()) {
 				t.Errorf("a line of the log is not JSON: %s", line)
 			}
-			if strings.Contains(line, "xoxb-") || strings.Contains(line, "xapp-") || strings.Contains(line, "last_seen_before") {
+			if strings.Contains(line, "xoxb-") || strings.Contains(line, "xapp-") || strings.Contains(line, crmToken) || strings.Contains(line, "last_seen_before") {
 				t.Errorf("the log has a secret or a payload: %s", line)
 			}
 			log.lines <- line

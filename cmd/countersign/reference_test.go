@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,7 @@ func TestReferenceServers(t *testing.T) {
 	}
 	w.start(t)
 	token := w.token(t, "files-agent")
-	agent := gatewayAgent(t, w, token)
+	agent := gatewayAgent(t, w, token, "move_file", "delete_entities")
 
 	source, gone := filepath.Join(folder, "precious.txt"), filepath.Join(folder, "gone.txt")
 	for _, arguments := range []string{
@@ -134,8 +135,9 @@ func TestReferenceServers(t *testing.T) {
 	}
 }
 
-// gatewayAgent connects as an agent to the gateway.
-func gatewayAgent(t *testing.T, w *world, token string) *sdk.ClientSession {
+// gatewayAgent connects as an agent to the gateway, and returns when it has the
+// tools.
+func gatewayAgent(t *testing.T, w *world, token string, tools ...string) *sdk.ClientSession {
 	t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
@@ -147,6 +149,13 @@ func gatewayAgent(t *testing.T, w *world, token string) *sdk.ClientSession {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = session.Close() })
+	offers(t, session, tools...)
+	return session
+}
+
+// offers returns when a server offers the tools.
+func offers(t *testing.T, session *sdk.ClientSession, tools ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
@@ -154,12 +163,10 @@ func gatewayAgent(t *testing.T, w *world, token string) *sdk.ClientSession {
 		if err != nil {
 			t.Fatalf("the servers' tools are not there: %v", err)
 		}
-		names := make(map[string]bool)
-		for _, tool := range listed.Tools {
-			names[tool.Name] = true
-		}
-		if names["move_file"] && names["delete_entities"] {
-			return session
+		if !slices.ContainsFunc(tools, func(name string) bool {
+			return !slices.ContainsFunc(listed.Tools, func(tool *sdk.Tool) bool { return tool.Name == name })
+		}) {
+			return
 		}
 	}
 }

@@ -109,7 +109,11 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 	})
 	var held *db.HeldError
 	if errors.As(err, &held) {
-		return fmt.Errorf("%w\nOne process serves a data folder. To have several agents, run \"countersign serve\" once, and \"countersign mcp --server %s\" for each agent with a token of its own", err, given.config.URL)
+		each := "\"countersign mcp --server " + given.config.URL + "\""
+		if c.Gateway {
+			each = "the address " + given.config.URL + gatewayPath
+		}
+		return fmt.Errorf("%w\nOne process serves a data folder. To have several agents, run \"countersign serve\" once, and %s for each agent with a token of its own", err, each)
 	}
 	if err != nil {
 		return err
