@@ -20,7 +20,7 @@ func (r *Request) Due() time.Time {
 
 // nextReminder is when people are reminded next; zero if never.
 func (r *Request) nextReminder() time.Time {
-	if r.Reminders >= len(r.Ruling.RemindAfter) {
+	if r.ClientOnly || r.Reminders >= len(r.Ruling.RemindAfter) {
 		return time.Time{}
 	}
 	return r.CreatedAt.Add(r.Ruling.RemindAfter[r.Reminders])
@@ -28,7 +28,7 @@ func (r *Request) nextReminder() time.Time {
 
 // escalateAt is when others are called; zero if never, or if they were.
 func (r *Request) escalateAt() time.Time {
-	if r.Escalated || r.Ruling.Escalation.After == 0 {
+	if r.ClientOnly || r.Escalated || r.Ruling.Escalation.After == 0 {
 		return time.Time{}
 	}
 	return r.CreatedAt.Add(r.Ruling.Escalation.After)

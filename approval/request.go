@@ -37,6 +37,9 @@ type Request struct {
 	Hints    policy.Hints // that definition's annotations
 	// Session is where it was asked, if the agent's connection has sessions.
 	Session string
+	// ClientOnly says that nobody was told but the agent's client, since its
+	// answer is enough.
+	ClientOnly bool
 
 	Version int // starts at 1; an edit makes the next
 	Digest  Digest

@@ -141,7 +141,8 @@ func (s *Service) ReturnResult(ctx context.Context, agent Agent, id ID) ([]byte,
 // Confirm records the answer of the agent's own client, where the policy lets
 // that be enough: accept approves, anything else rejects. It names the digest
 // that the client was shown, and works once, since the request is decided by it.
-// ErrNotInBand if policy wants more than the client's word.
+// ErrNotInBand if policy wanted more than the client's word when it was asked,
+// and of a yes also if it does now.
 func (s *Service) Confirm(ctx context.Context, agent Agent, id ID, shown Digest, accept bool) (*Request, error) {
 	ctx, cancel := uninterrupted(ctx, decideLimit)
 	defer cancel()
@@ -172,12 +173,13 @@ func (s *Service) Confirm(ctx context.Context, agent Agent, id ID, shown Digest,
 func (s *Service) TellPeople(ctx context.Context, agent Agent, id ID) (*Request, error) {
 	ctx, cancel := uninterrupted(ctx, changeLimit)
 	defer cancel()
-	if _, err := s.Status(ctx, agent, id); err != nil {
-		return nil, err
+	r, err := s.Status(ctx, agent, id)
+	if err != nil || r.Status != Pending || !r.ClientOnly {
+		return r, err
 	}
 	return s.change(ctx, id, func(r *Request, now time.Time) error {
-		if r.Status == Pending {
-			r.tell = s.options.Destinations
+		if r.Status == Pending && r.ClientOnly {
+			r.ClientOnly, r.tell = false, s.options.Destinations
 			r.changed(now, "people.told", "countersign", "", nil)
 		}
 		return nil
@@ -201,12 +203,15 @@ func (r *Request) confirm(agent Agent, shown Digest, accept bool, ruling policy.
 	if shown != r.Digest {
 		return ErrStale
 	}
+	if !r.Ruling.InBand {
+		return ErrNotInBand // the client wasn't to be asked
+	}
 	by := "agent:" + agent.Name
 	if !accept {
 		r.changed(now, "client.declined", by, InBand, nil)
 		return r.decideWithoutPerson(InBand, Reject, "The agent's client declined.", by, now, random)
 	}
-	if !r.Ruling.InBand || !ruling.InBand || ruling.StricterThan(r.Ruling) != "" {
+	if !ruling.InBand || ruling.StricterThan(r.Ruling) != "" {
 		return ErrNotInBand
 	}
 	r.changed(now, "client.confirmed", by, InBand, map[string]any{"policy": ruling.Revision})

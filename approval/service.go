@@ -129,6 +129,9 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 		return s.ask(ctx, current, agent, p, now, take)
 	})
 	if twin, ok := errors.AsType[*twinError](err); ok {
+		if !p.AskClient {
+			return s.TellPeople(ctx, agent, twin.twin)
+		}
 		return s.Status(ctx, agent, twin.twin)
 	}
 	if err != nil {
@@ -168,8 +171,9 @@ func (s *Service) ask(ctx context.Context, current *policy.Policy, agent Agent, 
 			return nil, err
 		}
 	}
+	r.ClientOnly = r.Status == Pending && p.AskClient && r.Ruling.InBand
 	var destinations []string
-	if r.Status == Pending && (!p.AskClient || !r.Ruling.InBand) {
+	if r.Status == Pending && !r.ClientOnly {
 		destinations = s.options.Destinations
 	}
 	err = s.store.Insert(ctx, r, destinations, func(backlog Backlog) error {

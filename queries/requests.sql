@@ -1,12 +1,12 @@
 -- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    executor, tool_pin, unpinned, hints, session, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
+    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
     status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     @id, @agent, @acts_for_workspace, @acts_for_user, @purpose, @action, @target, @environment, @stated_count, @reversible,
-    @executor, @tool_pin, @unpinned, @hints, @session, @version, @digest, @effect, @tier, @ruling, @explanation, @asked, @reminders, @escalated,
+    @executor, @tool_pin, @unpinned, @hints, @session, @client_only, @version, @digest, @effect, @tier, @ruling, @explanation, @asked, @reminders, @escalated,
     @status, @reason, @editors, @granted_by, @execution_id,
     @created_at, @expires_at, @decided_at, @apply_by, @closed_at, @updated_at, @deadline, @due_at, @revision
 );
@@ -16,6 +16,7 @@ INSERT INTO requests (
 UPDATE requests
 SET
     target = @target,
+    client_only = @client_only,
     version = @version,
     digest = @digest,
     effect = @effect,

@@ -155,6 +155,7 @@ func change(t *rapid.T, r *approval.Request) {
 	r.Explanation = text(t, "explanation")
 	r.Reminders = rapid.IntRange(0, 10).Draw(t, "reminders")
 	r.Escalated = rapid.Bool().Draw(t, "escalated")
+	r.ClientOnly = rapid.Bool().Draw(t, "client only")
 	if r.Execution == nil {
 		changeStatus(t, r)
 	} else {

@@ -99,6 +99,7 @@ type Request struct {
 	Unpinned         int64
 	Hints            string
 	Session          string
+	ClientOnly       int64
 	Version          int64
 	Digest           []byte
 	Effect           string

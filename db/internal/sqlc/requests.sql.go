@@ -254,14 +254,14 @@ func (q *Queries) InsertPayload(ctx context.Context, arg InsertPayloadParams) er
 const insertRequest = `-- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    executor, tool_pin, unpinned, hints, session, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
+    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
     status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-    $25, $26, $27, $28, $29,
-    $30, $31, $32, $33, $34, $35, $36, $37, $38
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+    $26, $27, $28, $29, $30,
+    $31, $32, $33, $34, $35, $36, $37, $38, $39
 )
 `
 
@@ -281,6 +281,7 @@ type InsertRequestParams struct {
 	Unpinned         int64
 	Hints            string
 	Session          string
+	ClientOnly       int64
 	Version          int64
 	Digest           []byte
 	Effect           string
@@ -323,6 +324,7 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.Unpinned,
 		arg.Hints,
 		arg.Session,
+		arg.ClientOnly,
 		arg.Version,
 		arg.Digest,
 		arg.Effect,
@@ -489,7 +491,7 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 
 const loadRequest = `-- name: LoadRequest :one
 SELECT
-    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
+    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
     payloads.payload,
     executions.version AS execution_version,
     executions.started_at,
@@ -572,6 +574,7 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.Unpinned,
 		&i.Request.Hints,
 		&i.Request.Session,
+		&i.Request.ClientOnly,
 		&i.Request.Version,
 		&i.Request.Digest,
 		&i.Request.Effect,
@@ -787,7 +790,7 @@ func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]s
 }
 
 const recentRequests = `-- name: RecentRequests :many
-SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
+SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
 FROM requests
 JOIN payloads ON payloads.request_id = requests.id AND payloads.version = 1
 ORDER BY requests.id DESC
@@ -826,6 +829,7 @@ func (q *Queries) RecentRequests(ctx context.Context, count int64) ([]RecentRequ
 			&i.Request.Unpinned,
 			&i.Request.Hints,
 			&i.Request.Session,
+			&i.Request.ClientOnly,
 			&i.Request.Version,
 			&i.Request.Digest,
 			&i.Request.Effect,
@@ -1025,30 +1029,32 @@ const updateRequest = `-- name: UpdateRequest :execrows
 UPDATE requests
 SET
     target = $1,
-    version = $2,
-    digest = $3,
-    effect = $4,
-    tier = $5,
-    ruling = $6,
-    explanation = $7,
-    reminders = $8,
-    escalated = $9,
-    status = $10,
-    reason = $11,
-    editors = $12,
-    execution_id = $13,
-    decided_at = $14,
-    apply_by = $15,
-    closed_at = $16,
-    updated_at = $17,
-    deadline = $18,
-    due_at = $19,
-    revision = $20
-WHERE id = $21 AND revision = $22
+    client_only = $2,
+    version = $3,
+    digest = $4,
+    effect = $5,
+    tier = $6,
+    ruling = $7,
+    explanation = $8,
+    reminders = $9,
+    escalated = $10,
+    status = $11,
+    reason = $12,
+    editors = $13,
+    execution_id = $14,
+    decided_at = $15,
+    apply_by = $16,
+    closed_at = $17,
+    updated_at = $18,
+    deadline = $19,
+    due_at = $20,
+    revision = $21
+WHERE id = $22 AND revision = $23
 `
 
 type UpdateRequestParams struct {
 	Target         string
+	ClientOnly     int64
 	Version        int64
 	Digest         []byte
 	Effect         string
@@ -1076,6 +1082,7 @@ type UpdateRequestParams struct {
 func (q *Queries) UpdateRequest(ctx context.Context, arg UpdateRequestParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, updateRequest,
 		arg.Target,
+		arg.ClientOnly,
 		arg.Version,
 		arg.Digest,
 		arg.Effect,

@@ -18,6 +18,7 @@ CREATE TABLE requests (
     unpinned           INTEGER NOT NULL CHECK (unpinned IN (0, 1)),
     hints              TEXT    NOT NULL, -- JSON of policy.Hints
     session            TEXT    NOT NULL,
+    client_only        INTEGER NOT NULL CHECK (client_only IN (0, 1)), -- only the agent's client was told
     version            INTEGER NOT NULL CHECK (version >= 1),
     digest             BLOB    NOT NULL,
     effect             TEXT    NOT NULL CHECK (effect IN ('allow', 'require_approval', 'deny')),
