@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -263,7 +264,11 @@ func (g *Gateway) claim(ctx context.Context, r *approval.Request, t *tool, limit
 	if !g.runs.begin(t.server, limit) {
 		return r, errBusy
 	}
-	claimed, err := g.service.ClaimToRun(ctx, r.ID, t.pin)
+	pin := t.pin
+	if r.Environment != g.servers[t.server].Environment {
+		pin = "" // the server acts elsewhere now: that isn't what was approved
+	}
+	claimed, err := g.service.ClaimToRun(ctx, r.ID, pin)
 	if err != nil {
 		g.runs.done(t.server)
 		return claimed, err
@@ -299,7 +304,8 @@ func withKey(arguments []byte, r *approval.Request) json.RawMessage {
 		return arguments
 	}
 	members, err := strictjson.Members(arguments)
-	if err != nil || value(members, name) != nil {
+	given := func(m strictjson.Member) bool { return strings.EqualFold(m.Name, name) }
+	if err != nil || slices.ContainsFunc(members, given) {
 		return arguments
 	}
 	return with(members, name, mustEncode(string(r.ID)))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -94,8 +95,17 @@ func (f *flight) land() {
 	f.landed = true
 	close(f.reports)
 	f.mu.Unlock()
-	<-f.reported
+	// An agent that doesn't read must not hold up what came of the call.
+	late := time.NewTimer(landWait)
+	defer late.Stop()
+	select {
+	case <-f.reported:
+	case <-late.C:
+	}
 }
+
+// landWait is how long a result waits for the progress before it.
+const landWait = 5 * time.Second
 
 func (f *flight) report(params json.RawMessage) {
 	f.mu.Lock()
