@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -33,6 +34,15 @@ func checkPayload(data []byte, limit int) error {
 			return invalid("payload", "is %s", syntax)
 		}
 		return invalid("payload", "is not strict JSON: %v", err)
+	}
+	return nil
+}
+
+// checkArguments refuses a payload, which checkPayload has taken, that isn't an
+// object if the gateway runs it: it is the arguments of a tool.
+func checkArguments(by Executor, data []byte) error {
+	if by == ByGateway && !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		return invalid("payload", "is not a JSON object, which the arguments of a tool are")
 	}
 	return nil
 }

@@ -198,7 +198,10 @@ func (p *Proposal) check(payloadLimit int) error {
 	if p.Count != nil && *p.Count < 0 {
 		return invalid("count", "is %d; a whole number from 0 to %d is accepted", *p.Count, int64(math.MaxInt64))
 	}
-	return checkPayload(p.Payload, payloadLimit)
+	if err := checkPayload(p.Payload, payloadLimit); err != nil {
+		return err
+	}
+	return checkArguments(p.Executor, p.Payload)
 }
 
 func checkText(field, value string, limit int) error {

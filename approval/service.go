@@ -378,6 +378,9 @@ func (s *Service) Edit(ctx context.Context, who Approver, id ID, version int, pa
 	if err != nil {
 		return nil, err
 	}
+	if err := checkArguments(r.Executor, payload); err != nil {
+		return r, err
+	}
 	current := s.Policy()
 	standing, err := s.directory.Standing(ctx, who, current.Named(r.Ruling.Requirement))
 	if err != nil {
