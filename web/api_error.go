@@ -18,6 +18,8 @@ type problem struct {
 	// Message is what is wrong and what to do, for whoever reads the log of the
 	// script.
 	Message string `json:"message"`
+	// Reason is why the policy or a person refuses, in their words.
+	Reason string `json:"reason,omitempty"`
 	// Field is the input that was refused.
 	Field string `json:"field,omitempty"`
 	// RetryAt is when the same call may work.
@@ -118,8 +120,8 @@ func (a *API) problemOf(r *http.Request, c call, err error) *problem {
 			continue
 		}
 		p := &problem{status: k.status, Code: k.code, Message: k.message}
-		if refused, ok := errors.AsType[*refusedError](err); ok && refused.request != nil && refused.request.Reason != "" {
-			p.Message += " The reason: " + refused.request.Reason
+		if refused, ok := errors.AsType[*refusedError](err); ok && refused.request != nil {
+			p.Reason = refused.request.Reason
 		}
 		if k.status == http.StatusServiceUnavailable {
 			p.retryAfter = 5 * time.Second

@@ -187,7 +187,7 @@ func TestAPIErrors(t *testing.T) {
 			return s.call(t, http.MethodPost, "/requests", `{"purpose":"p","payload":{"n":2}}`)
 		}, 429, "limit", "", true},
 		"denied": {"block: [{id: never, actions: ['payouts.*'], why: Agents pay nobody.}]", asks(`{"purpose":"p","action":"payouts.create","payload":{}}`),
-			403, "denied", "The reason: Agents pay nobody.", false},
+			403, "denied", `"reason":"Agents pay nobody."`, false},
 		"unknown":      {"", applies("req_0123456789abcdef0123456789abcdef"), 404, "not_found", "no such request of yours", false},
 		"malformed id": {"", applies("req_0%20"), 404, "not_found", "no such request of yours", false},
 		"no token":     {"", sends(header("Authorization")), 401, "token", "bearer token is needed", false},
@@ -200,12 +200,12 @@ func TestAPIErrors(t *testing.T) {
 			if _, err := s.Service.Decide(t.Context(), approvaltest.Alice, b); err != nil {
 				t.Fatal(err)
 			}
-		}), 409, "rejected", "The reason: Not before the audit", false},
+		}), 409, "rejected", `"reason":"Not before the audit"`, false},
 		"expired": {"", applying(func(_ *testing.T, s *service, _ *approval.Request) { s.Clock.Advance(time.Hour) }), 409, "expired", "Nobody refused", false},
 		"superseded": {"", applying(func(t *testing.T, s *service, r *approval.Request) {
 			s.Decide(t, approvaltest.Alice, r, approval.Approve)
 			s.People.Take("finance", approvaltest.Alice)
-		}), 409, "superseded", "Ask again. The reason: ", false},
+		}), 409, "superseded", `Ask again.","reason":"`, false},
 		"unverified": {"", applying(func(t *testing.T, s *service, r *approval.Request) {
 			s.Decide(t, approvaltest.Alice, r, approval.Approve)
 			s.People.Fail(errors.New("no network"))
@@ -283,7 +283,7 @@ func applying(happens func(*testing.T, *service, *approval.Request)) func(*testi
 func checkRefusal(t testing.TB, got answer) {
 	t.Helper()
 	var refused struct {
-		Error *struct{ Code, Message, Field, RetryAt string }
+		Error *struct{ Code, Message, Reason, Field, RetryAt string }
 	}
 	decoder := json.NewDecoder(strings.NewReader(got.body))
 	decoder.DisallowUnknownFields()

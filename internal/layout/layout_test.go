@@ -116,7 +116,7 @@ func TestCheck(t *testing.T) {
 		want     []string // for each text found its first line
 	}{
 		{"what is allowed", []listed{
-			imports("cmd/countersign", "approval", "policy", "audit", "db", "bot", "bot/slacksim", "mcp", "gateway", "web", "internal/visible", "net/http"),
+			imports("cmd/countersign", "approval", "policy", "audit", "db", "bot", "bot/slacksim", "mcp", "gateway", "web", "gate", "internal/visible", "net/http"),
 			imports("approval", "policy", "audit", "internal/strictjson", "time"),
 			imports("policy", "internal/strictjson", "github.com/goccy/go-yaml"),
 			imports("audit", "internal/strictjson", "crypto/sha256"),
@@ -125,6 +125,7 @@ func TestCheck(t *testing.T) {
 			imports("bot/slacksim", "net/http"),
 			imports("gateway", "approval", "policy"),
 			imports("web", "approval", "net/http"),
+			imports("gate", "internal/strictjson", "net/http"),
 			imports("internal/strictjson", "internal/visible", "github.com/go-json-experiment/json/jsontext"),
 			generated("db/internal/sqlc", "models.go"),
 		}, nil},
@@ -147,6 +148,8 @@ func TestCheck(t *testing.T) {
 		{"the bot knows the simulator", []listed{imports("bot", "bot/slacksim")}, []string{"bot imports " + module + "/bot/slacksim"}},
 		{"the simulator knows the domain", []listed{imports("bot/slacksim", "approval", "internal/visible", "bot")},
 			[]string{"bot/slacksim imports " + module + "/approval", "bot/slacksim imports " + module + "/internal/visible", "bot/slacksim imports " + module + "/bot"}},
+		{"the client knows the server", []listed{imports("gate", "approval"), imports("web", "gate")},
+			[]string{"gate imports " + module + "/approval", "web imports " + module + "/gate"}},
 		{"something imports cmd", []listed{imports("web", "cmd/countersign"), imports("db/dbtest", "cmd/countersign")},
 			[]string{"db/dbtest imports " + module + "/cmd/countersign", "web imports " + module + "/cmd/countersign"}},
 		{"a leaf knows the domain", []listed{imports("internal/visible", "approval")}, []string{"internal/visible imports " + module + "/approval"}},

@@ -39,7 +39,7 @@ var adapters = []string{"db", "bot", "mcp", "gateway", "web"}
 // mayImport is the table of the layout: for each folder the folders of ours
 // that it may import apart from itself. A longer entry goes before its parent.
 var mayImport = map[string][]string{
-	"cmd":          append([]string{approval, policy, audit, internal, "bot/slacksim"}, adapters...),
+	"cmd":          append([]string{approval, policy, audit, internal, "bot/slacksim", "gate"}, adapters...),
 	approval:       {policy, audit, internal},
 	policy:         {internal},
 	audit:          {internal},
@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"mcp":          {approval, policy, audit, internal},
 	"gateway":      {approval, policy, audit, internal},
 	"web":          {approval, policy, audit, internal},
+	"gate":         {internal}, // what other programs import
 	internal:       {},
 }
 
