@@ -288,7 +288,7 @@ func TestSessionThatIsGone(t *testing.T) {
 			<-r.Context().Done()
 			return true
 		case message.Method == methodCallTool:
-			status(404, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`)(w, r, "")
+			status(404, "application/json", `{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"Session not found"}}`)(w, r, string(message.ID))
 			return true
 		}
 		return false

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -313,7 +314,11 @@ func TestEndIsTold(t *testing.T) {
 		} else {
 			receive(t, server.waiting)
 		}
+		began := time.Now()
 		f.stop()
+		if took := time.Since(began); took >= closeWait {
+			t.Errorf("it took %s", took)
+		}
 		requireKind(t, receive(t, ended), errCutOff)
 		if server == nil {
 			f.logs.await(t, 1, "cancelled a")

@@ -21,8 +21,9 @@ import (
 type relay struct {
 	// progress gets the parameters of each notification of progress as they were
 	// written, but for the token, which is the gateway's own. It is called for
-	// one at a time, in their order, and not after the call has returned. What
-	// comes faster than it takes them is left out.
+	// one at a time, in their order, and not after the call has returned; only a
+	// progress that itself takes longer than landWait is left behind. What comes
+	// faster than it takes them is left out.
 	progress func(params json.RawMessage)
 
 	// elicit gets the parameters of a server's question as they were written and
@@ -48,10 +49,11 @@ type flight struct {
 	renounced chan struct{}
 	renounce  func()
 
-	mu       sync.Mutex
-	landed   bool // nobody is told anything more
-	reports  chan json.RawMessage
-	reported chan struct{} // closed when all reports were told
+	mu        sync.Mutex
+	landed    bool // nobody is told anything more
+	reports   chan json.RawMessage
+	reported  chan struct{} // closed when all reports were told
+	abandoned atomic.Bool   // what reports still holds is not told
 }
 
 func newFlight(ctx context.Context, method string, to relay) *flight {
@@ -81,7 +83,9 @@ func (f *flight) start() {
 	go func() {
 		defer close(f.reported)
 		for params := range f.reports {
-			f.to.progress(params)
+			if !f.abandoned.Load() {
+				f.to.progress(params)
+			}
 		}
 	}()
 }
@@ -101,6 +105,7 @@ func (f *flight) land() {
 	select {
 	case <-f.reported:
 	case <-late.C:
+		f.abandoned.Store(true)
 	}
 }
 

@@ -291,6 +291,16 @@ func TestGatewayGuidance(t *testing.T) {
 	r = propose()
 	f.Decide(t, approvaltest.Alice, r, approval.Reject)
 	says(r, "person said no", "Don't retry, rephrase")
+	if err := f.Service.SetPolicy(t.Context(), approvaltest.ParsePolicy(t, `
+version: 1
+mode: cautious
+roles: {finance: {users: [U0ALICE]}}
+approval: {requires: [{role: finance}]}
+in_band: {tiers: [3], environments: [production]}
+integrations: {files: {tools: {delete: {tier: 3}}}}
+`)); err != nil {
+		t.Fatal(err)
+	}
 	r = propose()
 	if _, err := f.Service.Confirm(t.Context(), f.Agent, r.ID, r.Digest, false); err != nil {
 		t.Fatal(err)
