@@ -850,3 +850,33 @@ func TestUnreachable(t *testing.T) {
 		}
 	})
 }
+
+// Whether the approval may have been used from here is known from what broke.
+func TestLostOrUsed(t *testing.T) {
+	t.Parallel()
+	for operation, want := range map[string]error{"dial": gate.ErrUsed, "read": gate.ErrLost, "write": gate.ErrLost} {
+		synctest.Test(t, func(t *testing.T) {
+			s := bubbleServer(t)
+			var calls atomic.Int64
+			var id approval.ID
+			decide := s.decides(t, func(r *approval.Request) { id = r.ID; s.Decide(t, approvaltest.Alice, r, approval.Approve) })
+			g := inside(t, s, &calls, decide, func(o *gate.Options) {
+				reaches, broke := o.Transport, false
+				o.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+					if strings.HasSuffix(r.URL.Path, "/apply") && !broke {
+						broke = true
+						if _, err := s.Service.Claim(r.Context(), s.Agent, id); err != nil {
+							t.Error(err)
+						}
+						return nil, &net.OpError{Op: operation, Err: errors.New("broken")}
+					}
+					return reaches.RoundTrip(r)
+				})
+			})
+			var r runs
+			if err := g.Do(t.Context(), payout, r.run); !errors.Is(err, want) || r.count.Load() != 0 {
+				t.Errorf("%s: got %v, want %v", operation, err, want)
+			}
+		})
+	}
+}
