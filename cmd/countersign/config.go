@@ -130,7 +130,7 @@ func parseConfig(data []byte) (config, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	err := decoder.Decode(&c)
 	if errors.Is(err, io.EOF) {
-		return c, nil
+		return defaultConfig(), nil // the decoder has emptied c
 	}
 	if err != nil {
 		text := yaml.FormatError(err, false, false)

@@ -151,8 +151,8 @@ func see(path string) error {
 	return nil
 }
 
-// seeTool records that a server said something else of a tool once.
-func seeTool(ctx context.Context, store *db.DB, server, name string) error {
+// seeTool records what a server said of a tool once.
+func seeTool(ctx context.Context, store *db.DB, server, name, description string) error {
 	rules, err := policy.Parse([]byte(crmPolicy))
 	if err != nil {
 		return err
@@ -161,6 +161,6 @@ func seeTool(ctx context.Context, store *db.DB, server, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = service.SeeTool(ctx, server, name, approval.ToolDefinition{Pin: "another", JSON: []byte(`{}`)})
+	_, err = service.SeeTool(ctx, server, name, approval.ToolDefinition{Pin: description, JSON: []byte(`{"description":` + quoted(description) + "}")})
 	return err
 }

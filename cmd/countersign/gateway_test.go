@@ -164,6 +164,35 @@ func TestGateway(t *testing.T) {
 	}
 }
 
+// Where the configuration has calls held, one stays open until it has run.
+func TestGatewayHolds(t *testing.T) {
+	t.Parallel()
+	p := newFrontedProgram(t)
+	p.appendTo(t, "countersign.yaml", "  approval: hold\n")
+	p.serve(t)
+	w := p.world()
+	session := gatewayAgent(t, w, p.output(t, "token", "create", "crm-agent"), crmTools...)
+	answer := make(chan string, 1)
+	go func() {
+		got, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "delete_customer", Arguments: json.RawMessage(`{"id":"c-42"}`)})
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		answer <- textOf(got)
+	}()
+	card := w.card(t, mentions("Approval needed"))
+	select {
+	case got := <-answer:
+		t.Fatalf("the call wasn't held: %s", got)
+	default:
+	}
+	w.click(t, "U0ADA", card.TS, "approve")
+	if got := <-answer; got != "deleted c-42" {
+		t.Errorf("the call returned %s", got)
+	}
+}
+
 // The tools to ask with stay where they are beside the gateway.
 func TestFlowToolsBesideGateway(t *testing.T) {
 	t.Parallel()
@@ -302,6 +331,62 @@ func TestPinBesideServer(t *testing.T) {
 	}
 }
 
+// What is pinned is what was shown, also if the server says something else while
+// somebody reads.
+func TestPinWhatWasShown(t *testing.T) {
+	t.Parallel()
+	p := newFrontedProgram(t)
+	p.output(t, "tools", "list") // makes the database
+	store, err := db.Open(t.Context(), filepath.Join(p.folder, "countersign-data"), db.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	for _, says := range []string{"first", "second"} {
+		if err := seeTool(t.Context(), store, "crm", "hang", says); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := p.command(t, nil, "tools", "pin", "crm.hang")
+	answer, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown bytes.Buffer
+	command.Stdout = &shown
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const question = "Accept 1 tool as shown? Type yes: "
+	if _, err := io.ReadFull(asks, make([]byte, len(question))); err != nil {
+		t.Fatal(err)
+	}
+	if err := seeTool(t.Context(), store, "crm", "hang", "third"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(answer, "yes\n"); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err == nil || !strings.Contains(string(rest), "crm.hang has changed again since it was shown") {
+		t.Errorf("%v, and it says %q", err, rest)
+	}
+	if !strings.Contains(shown.String(), "second") || strings.Contains(shown.String(), "third") {
+		t.Errorf("it shows\n%s", &shown)
+	}
+	known, err := store.Tool(t.Context(), "crm", "hang")
+	if err != nil || known.Pinned.Pin != "first" {
+		t.Errorf("pinned is %s, %v", known.Pinned.Pin, err)
+	}
+}
+
 // What somebody granted in Slack is listed while it is in force, with its uses,
 // and ends when an operator revokes it.
 func TestGrantsBesideServer(t *testing.T) {
@@ -407,7 +492,7 @@ func TestDoctorOnDownstreamServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := seeTool(t.Context(), store, "crm", "hang"); err != nil {
+	if err := seeTool(t.Context(), store, "crm", "hang", "another"); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Close(); err != nil {

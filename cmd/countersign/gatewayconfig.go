@@ -58,6 +58,15 @@ func defaultGatewayConfig() gatewayConfig {
 	}
 }
 
+// options are how the gateway answers what waits for a person.
+func (c gatewayConfig) options() gateway.Options {
+	options := gateway.Options{Approval: c.Approval, HoldBound: c.Hold}
+	if c.ReviewPrompt != promptNone {
+		options.Prompt = c.ReviewPrompt
+	}
+	return options
+}
+
 // resolve makes relative directories relative to the configuration's folder,
 // where commands start unless it says otherwise.
 func (c gatewayConfig) resolve(folder string) {

@@ -70,8 +70,50 @@ func TestGatewayExample(t *testing.T) {
 	}
 }
 
+// What the README shows of servers is one that a reader can paste.
+func TestReadmeGateway(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(readme), "   ```yaml\n   gateway:\n")
+	shown, _, closed := strings.Cut(after, "   ```\n")
+	if !found || !closed {
+		t.Fatal("the README shows no gateway")
+	}
+	conf, err := parseConfig([]byte("gateway:\n" + strings.ReplaceAll(shown, "\n   ", "\n")[len("   "):]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.Slack.Workspace, conf.Slack.Channel = demoWorkspace, demoChannel
+	if err := conf.check(); err != nil {
+		t.Error(err)
+	}
+	if len(conf.Gateway.Servers) != 2 {
+		t.Errorf("got %d servers", len(conf.Gateway.Servers))
+	}
+}
+
 func environmentOf(variables map[string]string) func(string) string {
 	return func(name string) string { return variables[name] }
+}
+
+func TestGatewayOptions(t *testing.T) {
+	t.Parallel()
+	for written, want := range map[string]gateway.Options{
+		"": {Approval: gateway.Pending, HoldBound: defaultHold},
+		"gateway: {approval: hold, hold: 10s, review_prompt: url}": {Approval: gateway.Hold, HoldBound: 10 * time.Second, Prompt: gateway.PromptURL},
+	} {
+		conf, err := parseConfig([]byte(written))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := conf.Gateway.options()
+		if got.Approval != want.Approval || got.HoldBound != want.HoldBound || got.Prompt != want.Prompt {
+			t.Errorf("%q gives %+v, want %+v", written, got, want)
+		}
+	}
 }
 
 // Each thing that is wrong is said at once, by its key.

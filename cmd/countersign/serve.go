@@ -150,19 +150,13 @@ func (s *server) openGateway() error {
 	if err != nil {
 		return err
 	}
-	options := gateway.Options{
-		Version:    version(),
-		ReviewURL:  s.config.reviewURL,
-		Load:       s.store.Request,
-		StateKey:   key,
-		Approval:   conf.Approval,
-		HoldBound:  conf.Hold,
-		AwaitBound: s.config.MCP.AwaitBound,
-		Logger:     s.logger,
-	}
-	if conf.ReviewPrompt != promptNone {
-		options.Prompt = conf.ReviewPrompt
-	}
+	options := conf.options()
+	options.Version = version()
+	options.ReviewURL = s.config.reviewURL
+	options.Load = s.store.Request
+	options.StateKey = key
+	options.AwaitBound = s.config.MCP.AwaitBound
+	options.Logger = s.logger
 	s.gateway, err = gateway.New(s.service, conf.servers(s.secrets.Downstream), options)
 	return err
 }
