@@ -88,7 +88,7 @@ func newCatalog(servers []string, of map[string]lists, taken []string, logger *s
 			prompts[p.key]++
 		}
 	}
-	known := make(map[string]bool)
+	// No two prefixed names are alike: names of servers have no underscore.
 	for _, server := range servers {
 		for _, t := range of[server].tools {
 			t.exposed, t.shown = t.name, t.definition
@@ -97,15 +97,13 @@ func newCatalog(servers []string, of map[string]lists, taken []string, logger *s
 				t.shown = renamed(t.definition, t.exposed)
 			}
 			// A prefixed name may be another tool's own.
-			if len(t.exposed) > maxToolName || tools[t.exposed] > 0 && t.exposed != t.name || known[t.exposed] {
+			if len(t.exposed) > maxToolName || tools[t.exposed] > 0 && t.exposed != t.name {
 				logger.Warn("leaving out a tool: there is no name for it", "server", server, "tool", t.name)
 				continue
 			}
-			known[t.exposed] = true
 			c.tools = append(c.tools, t)
 		}
 	}
-	known = make(map[string]bool)
 	for _, server := range servers {
 		for _, p := range of[server].prompts {
 			p.exposed = p.key
@@ -113,11 +111,10 @@ func newCatalog(servers []string, of map[string]lists, taken []string, logger *s
 				p.exposed = prefixed(server, p.key)
 				p.shown = renamed(p.shown, p.exposed)
 			}
-			if prompts[p.exposed] > 0 && p.exposed != p.key || known[p.exposed] {
+			if prompts[p.exposed] > 0 && p.exposed != p.key {
 				logger.Warn("leaving out a prompt: there is no name for it", "server", server, "prompt", p.key)
 				continue
 			}
-			known[p.exposed] = true
 			c.prompts = append(c.prompts, p)
 		}
 	}

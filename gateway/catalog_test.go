@@ -39,13 +39,14 @@ func TestNamesThatClash(t *testing.T) {
 		a, b []string
 		want []string
 	}{
-		"none":                      {[]string{"read"}, []string{"write"}, []string{"a.read=read", "b.write=write"}},
-		"two":                       {[]string{"read", "list"}, []string{"read"}, []string{"a.read=a__read", "a.list=list", "b.read=b__read"}},
-		"with the gateway's own":    {[]string{"await_result"}, nil, []string{"a.await_result=a__await_result"}},
-		"with a prefixed name":      {[]string{"read", "b__read"}, []string{"read"}, []string{"a.read=a__read", "a.b__read=b__read"}},
-		"within one server":         {[]string{"read", "read"}, nil, []string{"a.read=read"}},
-		"with too long a name then": {[]string{long}, []string{long}, nil},
-		"in spelling only":          {[]string{"read"}, []string{"Read"}, []string{"a.read=read", "b.Read=Read"}},
+		"none":                         {[]string{"read"}, []string{"write"}, []string{"a.read=read", "b.write=write"}},
+		"two":                          {[]string{"read", "list"}, []string{"read"}, []string{"a.read=a__read", "a.list=list", "b.read=b__read"}},
+		"with the gateway's own":       {[]string{"await_result"}, nil, []string{"a.await_result=a__await_result"}},
+		"with a prefixed name":         {[]string{"read", "b__read"}, []string{"read"}, []string{"a.read=a__read", "a.b__read=b__read"}},
+		"with a prefixed name to come": {[]string{"read"}, []string{"read", "a__read"}, []string{"b.read=b__read", "b.a__read=a__read"}},
+		"within one server":            {[]string{"read", "read"}, nil, []string{"a.read=read"}},
+		"with too long a name then":    {[]string{long}, []string{long}, nil},
+		"in spelling only":             {[]string{"read"}, []string{"Read"}, []string{"a.read=read", "b.Read=Read"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +83,7 @@ func TestPromptsAndResourcesThatClash(t *testing.T) {
 	kept := newLogs()
 	c := newCatalog([]string{"a", "b"}, map[string]lists{
 		"a": offer(t, "a", nil, []string{"greet", "b__greet", "plan", "plan"}, []string{"x:1", "x:2", "x:"}),
-		"b": offer(t, "b", nil, []string{"greet"}, []string{"x:2", "x:22", "y:"}),
+		"b": offer(t, "b", nil, []string{"greet"}, []string{"x:2", "x:22", "x", "y:"}),
 	}, []string{"plan"}, kept.logger())
 	var prompts, resources []string
 	for _, p := range c.prompts {
@@ -94,7 +95,7 @@ func TestPromptsAndResourcesThatClash(t *testing.T) {
 	if diff := cmp.Diff([]string{`a a__greet {"z":1.0,"name":"a__greet"}`, `a b__greet {"z":1.0,"name":"b__greet"}`, `a plan {"z":1.0,"name":"plan"}`}, prompts); diff != "" {
 		t.Errorf("prompts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"a x:1", "a x:2", "a x:", "b x:22", "b y:"}, resources); diff != "" {
+	if diff := cmp.Diff([]string{"a x:1", "a x:2", "a x:", "b x:22", "b x", "b y:"}, resources); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 	for uri, want := range map[string]string{"x:2": "a", "x:22": "b", "x:222": "b", "x:3": "a", "y:3": "b", "z:3": "", "": ""} {
