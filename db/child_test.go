@@ -27,6 +27,8 @@ const (
 
 var children = map[string]func(folder string) error{
 	"work":   work,
+	"step":   step,
+	"run":    runAll,
 	"append": appendTokens,
 	"lock":   lockAndWait,
 	"full":   fillDisk,
