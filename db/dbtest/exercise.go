@@ -61,6 +61,7 @@ func Exercise(t *testing.T, open func(testing.TB, db.Options) Store) {
 			{"tools of downstream servers", tools},
 			{"tokens", tokens},
 			{"notices become due", noticesDue},
+			{"notices that come later", laterNotices},
 			{"notices are leased once", leasedOnce},
 			{"notices that fail", failingNotices},
 			{"notices after a crash", crashedNotices},

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/policy"
 )
 
 const (
@@ -144,6 +145,55 @@ func noticesDue(t *testing.T, open func(testing.TB) Store) {
 	}
 	if n, got := lease(t, store, channel, now); n.Request != r.ID || got.Status != approval.Applied {
 		t.Errorf("got %s (%s), want %s, applied", n.Request, got.Status, r.ID)
+	}
+}
+
+// laterNotices tells destinations of a request that they weren't told of at first.
+func laterNotices(t *testing.T, open func(testing.TB) Store) {
+	store := open(t)
+	rules, err := policy.Parse([]byte(`
+version: 1
+mode: cautious
+roles: {finance: {groups: [S0FINANCE]}}
+approval: {requires: [{role: finance}]}
+in_band: {tiers: [3], environments: [production]}
+integrations: {crm: {tools: {send: {tier: 3}}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := approval.New(store, everyone{}, approval.Options{Policy: rules, Now: at(start), Destinations: []string{channel, otherChannel}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := service.Request(t.Context(), agent, approval.Proposal{Purpose: "Send", Action: "crm.send", Payload: []byte(`{}`), AskClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothingDue(t, store, channel, start)
+	both := []string{channel, otherChannel}
+	tell := func() {
+		t.Helper()
+		if r, err = service.TellPeople(t.Context(), agent, r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell()
+	for _, destination := range both {
+		if got := deliver(t, store, destination, start); got.ID != r.ID || got.Revision != r.Revision {
+			t.Errorf("%s is told of %s at revision %d, want %s at %d", destination, got.ID, got.Revision, r.ID, r.Revision)
+		}
+	}
+	tell()
+	for _, destination := range both {
+		nothingDue(t, store, destination, start) // they know of it
+	}
+	// From then on they are told of each change.
+	decide(t, service, r, approval.Reject)
+	for _, destination := range both {
+		if got := deliver(t, store, destination, start); got.Status != approval.Rejected {
+			t.Errorf("%s is told that it is %s", destination, got.Status)
+		}
 	}
 }
 

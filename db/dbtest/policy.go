@@ -51,6 +51,7 @@ func backlogs(t *testing.T, open func(testing.TB) Store) {
 		{"another payload", func(r *approval.Request) { r.Asked[0]++ }, approval.Backlog{Pending: 2}},
 		{"of another agent", func(r *approval.Request) { r.Agent = "another" }, approval.Backlog{}},
 		{"for another person", func(r *approval.Request) { r.ActsFor = person("U0BOB") }, approval.Backlog{}},
+		{"what policy decides by itself", func(r *approval.Request) { r.Ruling.Effect = policy.Allow }, approval.Backlog{}},
 		{"after the first expired", func(r *approval.Request) { r.CreatedAt = first.ExpiresAt }, approval.Backlog{}},
 		{"what was rejected", func(r *approval.Request) { r.Asked = rejected.Asked }, approval.Backlog{Pending: 2, RejectedAt: now}},
 		{"what was rejected to another", func(r *approval.Request) {
