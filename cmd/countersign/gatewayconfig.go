@@ -58,11 +58,11 @@ func defaultGatewayConfig() gatewayConfig {
 	}
 }
 
-// options are how the gateway answers what waits for a person.
-func (c gatewayConfig) options() gateway.Options {
-	options := gateway.Options{Approval: c.Approval, HoldBound: c.Hold}
-	if c.ReviewPrompt != promptNone {
-		options.Prompt = c.ReviewPrompt
+// gatewayOptions are how the gateway answers what waits for a person.
+func (c config) gatewayOptions() gateway.Options {
+	options := gateway.Options{Approval: c.Gateway.Approval, HoldBound: c.Gateway.Hold, AwaitBound: c.MCP.AwaitBound}
+	if c.Gateway.ReviewPrompt != promptNone {
+		options.Prompt = c.Gateway.ReviewPrompt
 	}
 	return options
 }

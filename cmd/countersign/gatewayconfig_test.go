@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countersign/countersign/gateway"
+	"github.com/countersign/countersign/mcp"
 )
 
 // gatewayExample is the example of servers, as it is meant to be written.
@@ -102,16 +103,17 @@ func environmentOf(variables map[string]string) func(string) string {
 func TestGatewayOptions(t *testing.T) {
 	t.Parallel()
 	for written, want := range map[string]gateway.Options{
-		"": {Approval: gateway.Pending, HoldBound: defaultHold},
-		"gateway: {approval: hold, hold: 10s, review_prompt: url}": {Approval: gateway.Hold, HoldBound: 10 * time.Second, Prompt: gateway.PromptURL},
+		"": {Approval: gateway.Pending, HoldBound: defaultHold, AwaitBound: mcp.DefaultAwaitBound},
+		"gateway: {approval: hold, hold: 10s, review_prompt: url}\nmcp: {await_bound: 5s}": {
+			Approval: gateway.Hold, HoldBound: 10 * time.Second, Prompt: gateway.PromptURL, AwaitBound: 5 * time.Second,
+		},
 	} {
 		conf, err := parseConfig([]byte(written))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := conf.Gateway.options()
-		if got.Approval != want.Approval || got.HoldBound != want.HoldBound || got.Prompt != want.Prompt {
-			t.Errorf("%q gives %+v, want %+v", written, got, want)
+		if diff := cmp.Diff(want, conf.gatewayOptions()); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", written, diff)
 		}
 	}
 }

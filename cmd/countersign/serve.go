@@ -150,12 +150,11 @@ func (s *server) openGateway() error {
 	if err != nil {
 		return err
 	}
-	options := conf.options()
+	options := s.config.gatewayOptions()
 	options.Version = version()
 	options.ReviewURL = s.config.reviewURL
 	options.Load = s.store.Request
 	options.StateKey = key
-	options.AwaitBound = s.config.MCP.AwaitBound
 	options.Logger = s.logger
 	s.gateway, err = gateway.New(s.service, conf.servers(s.secrets.Downstream), options)
 	return err
