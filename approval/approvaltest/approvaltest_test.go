@@ -99,3 +99,32 @@ func TestInABubble(t *testing.T) {
 		}
 	})
 }
+
+func TestOneRunToItsEnd(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.NewRuns(t)
+	first := f.Grant(t, approvaltest.Bob, f.ProposeRun(t), "15m")
+	if first.Status != approval.Approved || first.Grant == nil {
+		t.Fatalf("got %s with the grant %+v", first.Status, first.Grant)
+	}
+	ran := f.Run(t, first, `{"paid":true}`)
+	if ran.Execution.Outcome != approval.Succeeded {
+		t.Errorf("got %+v", ran.Execution)
+	}
+	got, _, err := f.Service.ReturnResult(t.Context(), f.Agent, first.ID)
+	if err != nil || string(got) != `{"paid":true}` {
+		t.Errorf("got %s (%v)", got, err)
+	}
+	under, err := f.Service.Request(t.Context(), f.Agent, approvaltest.Call(first.Target))
+	if err != nil || under.GrantedBy != first.ID {
+		t.Errorf("the next call on %s is %v (%v)", first.Target, under, err)
+	}
+	if next := f.ProposeRun(t); next.Target == first.Target || next.Status != approval.Pending {
+		t.Errorf("the next proposal is %s on %s", next.Status, next.Target)
+	}
+	for tool, want := range map[string]approval.Status{"payouts.get": approval.Applied, "payouts.drop": approval.Pending} {
+		if r := f.ProposeRun(t, func(p *approval.Proposal) { p.Action = tool }); r.Status != want {
+			t.Errorf("%s is %s, want %s", tool, r.Status, want)
+		}
+	}
+}
