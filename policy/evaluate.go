@@ -338,7 +338,7 @@ func (e *evaluation) readsHidden(paths [][]string) bool {
 	}
 	payload := e.facts.payload().Value() // an error holds nothing to hide
 	return slices.ContainsFunc(paths, func(path []string) bool {
-		return hidden.Hide(path) || len(path) > 0 && hidden.below(path) || hidden.holds(path, valueAt(payload, path))
+		return len(path) > 0 && hidden.below(path) || hidden.holds(path, valueAt(payload, path))
 	})
 }
 

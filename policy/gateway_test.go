@@ -31,12 +31,14 @@ integrations:
       secret_file: {tier: 3, target: 'args.path + args.secret'}
       hidden_file: {tier: 3, target: 'args.hidden.name'}
       deep_file: {tier: 3, target: 'args.parts.map(k, args.parts[k].map(n, args.parts[k][n]).join()).join()'}
+      part_file: {tier: 3, target: 'args.parts.map(k, string(args.parts[k])).join()', redact: [/parts/hidden]}
       any_file: {tier: 3, target: 'args[args.which]'}
       has_file: {tier: 3, target: 'has(args.secret) ? "with" : "without"'}
       delete_file: {tier: 4, target: 'args.path'}
       odd_*: {tier: 3, target: 'args.path', idempotency: a}
       odd_one*: {tier: 3, target: 'args.other', idempotency: b}
       "*_plain": {tier: 2}
+      odd_z*: {tier: 2}
 rules:
   - {id: odd, actions: [files.odd_*], when: 'target == "never"', raise_to: 4, why: "It is odd."}
   - {id: etc, actions: [files.write_file], when: 'target.startsWith("/etc/")', raise_to: 4, why: "It is the system's."}
@@ -73,6 +75,7 @@ func TestTarget(t *testing.T) {
 		{"what is redacted by path", "files.hidden_file", "x", `{"hidden": {"name": "s"}}`, "", 3},
 		{"what holds a redacted key", "files.deep_file", "x", `{"parts": {"a": {"secret": "s"}}}`, "", 3},
 		{"what may hold one and doesn't", "files.deep_file", "x", `{"parts": {"a": {"b": "c"}}}`, "c", 3},
+		{"what may hold a redacted path and doesn't", "files.part_file", "x", `{"parts": {"a": "b"}}`, "", 3}, // as check says
 		{"anything, with a redacted key", "files.any_file", "x", `{"which": "path", "path": "a", "secret": "s"}`, "", 3},
 		{"anything, without one", "files.any_file", "x", `{"which": "path", "path": "a"}`, "a", 3},
 		{"whether a secret is there", "files.has_file", "x", `{"secret": "s"}`, "", 3},
@@ -207,6 +210,7 @@ func TestInBand(t *testing.T) {
 		{"tier 4", gatewayPolicy, call("files.delete_file", "staging"), false},
 		{"raised to tier 4", gatewayPolicy, policy.Call{Action: "files.write_file", Environment: "staging", Payload: []byte(`{"path": "/etc/a"}`)}, false},
 		{"what runs anyway", gatewayPolicy, call("files.read_file", "staging"), false},
+		{"a tier that isn't listed", strings.Replace(gatewayPolicy, "tiers: [2, 3]", "tiers: [2]", 1), call("files.write_file", "staging"), false},
 		{"in strict mode", gatewayPolicy, call("files.write_file", "tight"), false},
 		{"in strict mode where it is listed", always, call("files.write_file", "tight"), true},
 		{"not classified", gatewayPolicy, call("files.chmod", "staging"), false},
@@ -355,7 +359,7 @@ func TestInBandIsRefused(t *testing.T) {
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	p := parsed(t, gatewayPolicy)
-	for action, want := range map[string]string{"files.write_file": "key", "files.read_file": "", "files.odd_two": "a", "files.odd_one": "", "files.odd_plain": "a", "files.x_plain": ""} {
+	for action, want := range map[string]string{"files.write_file": "key", "files.read_file": "", "files.odd_two": "a", "files.odd_one": "", "files.odd_plain": "a", "files.x_plain": "", "files.odd_z": "a"} {
 		if got := p.Rule(policy.Call{Action: action, Payload: []byte(`{}`)}).Idempotency; got != want {
 			t.Errorf("%s: got %q, want %q", action, got, want)
 		}
@@ -425,6 +429,8 @@ func TestUnpinned(t *testing.T) {
 		{"a higher tier of its stanza", "rules: [{id: r, actions: [files.read_file], when: 'tier == 1', raise_to: 5, why: 'Read it twice.'}]\n", "files.read_file", policy.RequireApproval,
 			"The tool's definition has changed since it was pinned, so a person decides. Read it twice.", []string{"- r raises it to tier 5."}},
 		{"a rule about tier 4", "block: [{id: r, when: 'tier >= 4', why: 'Nothing is destroyed.'}]\n", "files.read_file", policy.Deny, "Nothing is destroyed.", []string{"- r denies it."}},
+		{"rules about both tiers", "rules: [{id: q, when: 'tier == 1', raise_to: 4, why: Q.}, {id: r, when: 'tier == 4', raise_to: 5, why: R.}]\n", "files.read_file", policy.RequireApproval,
+			"The tool's definition has changed since it was pinned, so a person decides. Q. R.", []string{"- q asks for tier 4 or higher.\n  Q.\n    yes: tier == 1\n", "- r raises it to tier 5.\n  R.\n    yes: tier == 4\n"}},
 		{"a rule about another tier", "block: [{id: r, when: 'tier == 2', why: W}]\n", "files.read_file", policy.RequireApproval,
 			"The tool's definition has changed since it was pinned, so a person decides.", []string{"- r: its condition isn't met.\n    no: tier == 2\n      tier is 4"}},
 		{"nothing lowers it", "rules: [{id: r, actions: [files.delete_file], lower_to: 1, why: W}]\n", "files.delete_file", policy.RequireApproval,
@@ -488,5 +494,27 @@ func TestExplanationOfGatewayFacts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A case says what its call acts on and whether a client's answer is enough; what
+// isn't so is in the report.
+func TestCasesOfGatewayFacts(t *testing.T) {
+	t.Parallel()
+	p := parsed(t, gatewayPolicy)
+	cases := mustParseCases(t, `cases:
+  - {name: right, action: files.write_file, args: {path: /a}, expect: {effect: require_approval, target: /a, in_band: true}}
+  - {name: none, action: files.read_file, expect: {effect: allow, target: "", in_band: false}}
+  - {name: unstated, action: files.write_file, args: {path: /a}, expect: {effect: require_approval}}
+  - {name: changed, action: files.write_file, args: {path: /a}, unpinned: true, expect: {effect: require_approval, tier: 4, class: unclassified, target: /a, in_band: false}}
+  - {name: wrong, action: files.write_file, args: {path: "a\u202eb"}, expect: {effect: require_approval, target: "", in_band: false}}
+`)
+	var got [][]policy.Mismatch
+	for _, result := range p.Test(cases).Results {
+		got = append(got, result.Mismatches)
+	}
+	want := [][]policy.Mismatch{nil, nil, nil, nil, {{What: "target", Want: "none", Got: `"a\u202eb"`}, {What: "in_band", Want: "false", Got: "true"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
