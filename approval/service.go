@@ -125,18 +125,10 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	}
 	ctx, cancel := uninterrupted(ctx, changeLimit)
 	defer cancel()
-	ask := func(current *policy.Policy) (*Request, error) { return s.ask(ctx, current, agent, p, now, take) }
-	r, err := s.underPolicy(nil, ask)
+	r, err := s.underPolicy(nil, func(current *policy.Policy) (*Request, error) {
+		return s.ask(ctx, current, agent, p, now, take)
+	})
 	if twin, ok := errors.AsType[*twinError](err); ok {
-		// A clock that was set back is behind the twin's own time, by which it
-		// may be over.
-		if before, err := s.Status(ctx, agent, twin.twin); err == nil && before.Status == Expired {
-			r, err = s.underPolicy(nil, ask)
-			if err != nil {
-				return nil, err
-			}
-			return s.asked(r)
-		}
 		if !p.AskClient {
 			return s.TellPeople(ctx, agent, twin.twin)
 		}
@@ -145,14 +137,9 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	if err != nil {
 		return nil, err
 	}
-	return s.asked(r)
-}
-
-// asked tells of a request that was stored.
-func (s *Service) asked(r *Request) (*Request, error) {
 	s.bell.Ring(r.ID)
 	if r.Status == Rejected {
-		s.options.Logger.Warn("denied by policy", "request_id", r.ID, "agent", r.Agent, "action", r.Action, "rule", r.Ruling.Decider())
+		s.options.Logger.Warn("denied by policy", "request_id", r.ID, "agent", agent.Name, "action", r.Action, "rule", r.Ruling.Decider())
 		return r, fmt.Errorf("%w: %s", ErrDenied, r.Reason)
 	}
 	return r, nil
