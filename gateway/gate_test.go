@@ -340,8 +340,8 @@ func TestGranted(t *testing.T) {
 		t.Errorf("a granted call says %s", got)
 	}
 	granted := w.find(t, "soft.echo", `{"id":"a","n":2}`)
-	if granted.GrantedBy != r.ID || granted.Execution.ReturnedAt.IsZero() {
-		t.Errorf("granted by %q, returned at %s", granted.GrantedBy, granted.Execution.ReturnedAt)
+	if granted.GrantedBy != r.ID || granted.Execution.ReturnedAt.IsZero() || granted.Execution.ResultSize != 0 {
+		t.Errorf("granted by %q, returned at %s, kept %d bytes", granted.GrantedBy, granted.Execution.ReturnedAt, granted.Execution.ResultSize)
 	}
 	requireOutcome(t, granted, approval.Succeeded, "")
 	w.requirePending(t, ask(t, session, "echo", `{"id":"b"}`))

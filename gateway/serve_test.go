@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -224,4 +226,48 @@ func TestParameterHeaders(t *testing.T) {
 		t.Errorf("an argument without its header: %v", err)
 	}
 	w.requireCalls(t, arrived{"regional", `{"region":"eu","n":9007199254740993}`})
+}
+
+// Of messages in a batch, which one old version of the protocol has, each call
+// gets its own arguments.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{servers: []string{"free"}})
+	h := w.listen(t).byHand(t, w.Agent.Name, "2025-03-26", "{}")
+	call := func(id int, arguments string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":%s}}`, id, arguments)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url, strings.NewReader("["+call(70, `{"n":9007199254740993}`)+","+call(71, `{"n":0.10}`)+"]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": h.version, "Mcp-Session-Id": h.session,
+	} {
+		request.Header.Set(name, value)
+	}
+	response, err := h.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireText(t, string(body), `"id":70`, `"id":71`, `{\"n\":9007199254740993}`, `{\"n\":0.10}`)
+}
+
+// What isn't passed on is refused, and isn't promised.
+func TestSubscribing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{servers: []string{"free"}})
+	session := connect(t, w.stdio(t), legacy, nil)
+	if session.InitializeResult().Capabilities.Resources.Subscribe {
+		t.Error("it is promised")
+	}
+	if err := session.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "test://one"}); err == nil {
+		t.Error("it isn't refused")
+	}
 }

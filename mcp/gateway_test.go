@@ -3,6 +3,9 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,12 +27,13 @@ import (
 // the caller.
 type mirror struct {
 	removed atomic.Int32
-	ended   chan error  // gets why the context of a call of "hang" ended
-	hanging chan string // gets a value when such a call begins
+	ended   chan error    // gets why the context of a call of "hang" ended
+	hanging chan string   // gets a value when such a call begins
+	over    chan struct{} // closed when no call of it may last any longer
 }
 
 func newMirror() *mirror {
-	return &mirror{ended: make(chan error, 10), hanging: make(chan string, 10)}
+	return &mirror{ended: make(chan error, 10), hanging: make(chan string, 10), over: make(chan struct{})}
 }
 
 func (m *mirror) Install(
@@ -55,9 +59,13 @@ func (m *mirror) Install(
 	})
 	to.AddTool(&sdk.Tool{Name: "hang", InputSchema: schema}, func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		m.hanging <- ""
-		<-ctx.Done()
-		m.ended <- context.Cause(ctx)
-		return nil, ctx.Err()
+		select {
+		case <-ctx.Done():
+			m.ended <- context.Cause(ctx)
+			return nil, ctx.Err()
+		case <-m.over:
+			return nil, errors.New("nobody ended the call")
+		}
 	})
 	return func() { m.removed.Add(1) }
 }
@@ -192,6 +200,44 @@ func TestGatewayLearnsThatACallerIsGone(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A client that hangs up says nothing, and the SDK doesn't notice it over the
+// protocols with sessions.
+func TestGatewayLearnsThatAClientHungUp(t *testing.T) {
+	t.Parallel()
+	f, m := approvaltest.New(t), newMirror()
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{Options: mcp.Options{Gateway: m}})
+	token := s.token(t, f.Agent.Name)
+	session := connect(t, s.transport(t, token), legacy, nil)
+	ctx, hangUp := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(`{"jsonrpc":"2.0","id":700,"method":"tools/call","params":{"name":"hang"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer " + token,
+		"Mcp-Protocol-Version": legacy, "Mcp-Session-Id": session.ID(),
+	} {
+		request.Header.Set(name, value)
+	}
+	client := &http.Client{Transport: s.Client().Transport.(*http.Transport).Clone()}
+	t.Cleanup(client.CloseIdleConnections)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if response, err := client.Do(request); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+		}
+	}()
+	t.Cleanup(func() { close(m.over) })
+	receive(t, m.hanging, "the call")
+	hangUp()
+	if err := receive(t, m.ended, "the end of the call"); err == nil {
+		t.Error("there is no cause")
+	}
+	<-answered
 }
 
 func TestGatewayPrompts(t *testing.T) {
