@@ -11,16 +11,17 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// demoAgent is what an agent does with the four tools, as a plain MCP client
-// over HTTP. It has no knowledge of the server beyond its address and token.
+// demoAgent is what an agent does with the four tools, and with tools behind the
+// gateway, as a plain MCP client over HTTP. It has no knowledge of the server
+// beyond its address and token.
 type demoAgent struct {
-	endpoint string
-	token    string
-	say      func(format string, values ...any)
+	server string
+	token  string
+	say    func(format string, values ...any)
 }
 
-// What the agent asks for, in turn: it looks first, which policy allows, and one
-// thing is never allowed.
+// What the agent asks for: it looks first, which policy allows, and one thing is
+// never allowed.
 var (
 	demoSearch = map[string]any{
 		"purpose":     "Find the customers who were not seen for two years",
@@ -66,22 +67,44 @@ var (
 		"reversible":  true,
 		"payload":     json.RawMessage(`{"list":"all-hands","members":["noor@example.com","jules@contractor.example"]}`),
 	}
-	demoRequests = []map[string]any{demoSearch, demoDelete, demoRefund, demoDrop, demoAdd}
+	demoFind = sdk.CallToolParams{
+		Name:      "find_tickets",
+		Arguments: json.RawMessage(`{"queue":"billing questions"}`),
+	}
+	demoClose = sdk.CallToolParams{
+		Name:      "close_tickets",
+		Arguments: json.RawMessage(`{"queue":"billing questions","ids":[3107,3122,3140,3158]}`),
+	}
 )
 
-func (a demoAgent) run(ctx context.Context) error {
-	client := sdk.NewClient(&sdk.Implementation{Name: "countersign-demo-agent", Version: version()}, nil)
-	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{
-		Endpoint:             a.endpoint,
-		HTTPClient:           &http.Client{Transport: bearer(a.token)},
-		DisableStandaloneSSE: true,
-	}, nil)
-	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", a.endpoint, err)
+// errand is one thing that the agent does.
+type errand func(context.Context) error
+
+// errands are all of them, in turn.
+func (a demoAgent) errands(asking, tools *sdk.ClientSession) []errand {
+	ask := func(request map[string]any) errand {
+		return func(ctx context.Context) error { return a.ask(ctx, asking, request) }
 	}
-	defer session.Close()
+	use := func(params sdk.CallToolParams) errand {
+		return func(ctx context.Context) error { return a.use(ctx, tools, params) }
+	}
+	return []errand{ask(demoSearch), ask(demoDelete), ask(demoRefund), ask(demoDrop), use(demoFind), use(demoClose), ask(demoAdd)}
+}
+
+func (a demoAgent) run(ctx context.Context) error {
+	asking, err := a.connect(ctx, flowPath)
+	if err != nil {
+		return err
+	}
+	defer asking.Close()
+	tools, err := a.connect(ctx, gatewayPath)
+	if err != nil {
+		return err
+	}
+	defer tools.Close()
+	errands := a.errands(asking, tools)
 	for i := 0; ; i++ {
-		if err := a.ask(ctx, session, demoRequests[i%len(demoRequests)]); err != nil {
+		if err := errands[i%len(errands)](ctx); err != nil {
 			return err
 		}
 		select {
@@ -90,6 +113,58 @@ func (a demoAgent) run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+func (a demoAgent) connect(ctx context.Context, path string) (*sdk.ClientSession, error) {
+	client := sdk.NewClient(&sdk.Implementation{Name: "countersign-demo-agent", Version: version()}, nil)
+	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{
+		Endpoint:             a.server + path,
+		HTTPClient:           &http.Client{Transport: bearer(a.token)},
+		DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", a.server+path, err)
+	}
+	return session, nil
+}
+
+// use calls a tool behind the gateway, which takes no skill: a call that waits
+// says how to get its result.
+func (a demoAgent) use(ctx context.Context, session *sdk.ClientSession, params sdk.CallToolParams) error {
+	a.say("I call %s %s", params.Name, params.Arguments)
+	tool := params.Name
+	for told := false; ; told = true {
+		result, err := session.CallTool(ctx, &params)
+		if err != nil {
+			return fmt.Errorf("calling %s: %w", params.Name, err)
+		}
+		id := waitsAs(result)
+		if id == "" {
+			a.say("%s -> %s\n", tool, firstText(result))
+			return nil
+		}
+		if !told {
+			a.say("%s -> not run yet; waiting for a person in await_result", tool)
+		}
+		tool = "await_result"
+		params = sdk.CallToolParams{Name: tool, Arguments: map[string]any{"requestId": id}}
+	}
+}
+
+// waitsAs is the request that a call waits as; empty if it has ended.
+func waitsAs(result *sdk.CallToolResult) string {
+	waits, _ := result.Meta["countersign/request"].(map[string]any)
+	id, _ := waits["requestId"].(string)
+	return id
+}
+
+func firstText(result *sdk.CallToolResult) string {
+	if len(result.Content) > 0 {
+		if text, ok := result.Content[0].(*sdk.TextContent); ok {
+			return text.Text
+		}
+	}
+	return "nothing"
 }
 
 // ask is the skill that every agent follows: request, await, apply. What is

@@ -62,6 +62,12 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	desk, err := startHelpDesk()
+	if err != nil {
+		return err
+	}
+	defer desk.close()
+	desk.behind(&options)
 	hangup, stopHangups := hangups()
 	defer stopHangups()
 	options.hangup = hangup
@@ -89,8 +95,8 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 	console := slack.Console("crm-agent, an MCP client")
 	work.Go(func() {
 		agent := demoAgent{
-			endpoint: s.config.URL + "/mcp",
-			token:    token,
+			server: s.config.URL,
+			token:  token,
 			say: func(format string, values ...any) {
 				console.Printf(format, values...)
 				fmt.Fprintf(p.stdout, "agent: "+format+"\n", values...)

@@ -37,7 +37,7 @@ func browser(t *testing.T, width, height int) context.Context {
 	t.Cleanup(stop)
 	ctx, closeTab := chromedp.NewContext(ctx)
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 3*patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -132,7 +132,8 @@ func startDemo(t *testing.T) string {
 // What somebody sees who tries the demo: reading needs nobody, one who isn't on
 // call is refused, Ada approves and the agent wakes and applies exactly what the
 // card showed, Grace sees no accounts, reads why she is asked and rejects with a
-// reason, and what policy denies nobody is asked about.
+// reason, what policy denies nobody is asked about, and what she approves of the
+// help desk's tools runs behind the gateway.
 func TestDemoInABrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t, 1280, 960)
@@ -188,6 +189,15 @@ func TestDemoInABrowser(t *testing.T) {
 
 		show("#consoles li", "Agents drop nothing in production."),
 		picture("denied"),
+
+		show("#consoles li", "find_tickets -> 4 tickets"),
+		show("#consoles li", "waiting for a person in await_result"),
+		show("#messages", "billing questions"),
+		picture("gateway-pending"),
+		press(`[data-action-id="approve"]`),
+		show("#messages h3", "Approved · ran"),
+		show("#consoles li", "await_result -> Closed 4 tickets of billing questions."),
+		picture("gateway-ran"),
 	)
 	if err != nil {
 		t.Fatal(err)
