@@ -34,6 +34,7 @@ type commands struct {
 	Demo     demoCommand     `cmd:"" help:"Try it now: a simulated Slack channel in the browser, and an agent that asks."`
 	Serve    serveCommand    `cmd:"" help:"Run the server: agents ask over HTTP, people decide in Slack."`
 	MCP      mcpCommand      `cmd:"" name:"mcp" help:"Serve one agent on standard input and output, alone or through a running server."`
+	Run      runCommand      `cmd:"" help:"Ask before a command runs: countersign run -- git push origin main."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and revoke the tokens of agents."`
 	Tools    toolsCommand    `cmd:"" help:"List the tools of downstream servers, see what changed, and pin it."`
 	Grants   grantsCommand   `cmd:"" help:"List and revoke approvals that hold for more than once."`
@@ -89,8 +90,22 @@ func main() {
 // exit ends parsing after kong has printed help.
 type exit int
 
+// codedError has the program exit with a code of its own. err may be nil, if there
+// is nothing more to say.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
 // run carries out one command line and returns the exit code: 0, 1 if the
-// command failed, 2 if it wasn't understood.
+// command failed, 2 if it wasn't understood, or the one of a codedError.
 func run(ctx context.Context, arguments []string, p *process) (code int) {
 	defer func() {
 		switch r := recover().(type) {
@@ -127,10 +142,18 @@ func run(ctx context.Context, arguments []string, p *process) (code int) {
 		}
 		return p.fail(err)
 	}
-	if err := command.Run(); err != nil {
+	err = command.Run()
+	if err == nil {
+		return 0
+	}
+	coded, ok := errors.AsType[*codedError](err)
+	if !ok {
 		return p.fail(err)
 	}
-	return 0
+	if coded.err != nil {
+		p.fail(coded.err)
+	}
+	return coded.code
 }
 
 func (p *process) fail(err error) int {
