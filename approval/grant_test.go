@@ -563,3 +563,22 @@ func TestManyCallsUnderAGrant(t *testing.T) {
 		t.Errorf("the grant is %+v (%v)", used.Grant, err)
 	}
 }
+
+// A grant that is over stays over when the clock is set back behind what
+// happened since.
+func TestGrantAndAClockSetBack(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.NewRuns(t)
+	first := f.Run(t, granted(t, f, "15m"), `1`)
+	f.Clock.Advance(16 * time.Minute)
+	if _, _, err := f.Service.ReturnResult(t.Context(), f.Agent, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.Advance(-10 * time.Minute)
+	if next := again(t, f, payout("acct_1", 1)); next.Status != approval.Pending {
+		t.Errorf("got %s by the grant %q", next.Status, next.GrantedBy)
+	}
+	if all, err := f.Service.Grants(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("the grants are %v (%v)", all, err)
+	}
+}
