@@ -20,6 +20,7 @@ func TestAmbiguousCalls(t *testing.T) {
 			{"other arguments", `{"id":"a"}`, `,"Arguments":{"id":"b"}`, `the member \"Arguments\"`},
 			{"a task", `{"id":"a"}`, `,"task":{}`, `the member \"task\"`},
 			{"an argument twice", `{"id":"a","ID":"b"}`, "", `\"ID\" twice`},
+			{"a name that folds", `{"s":1,"ſ":2}`, "", `\"ſ\" twice`},
 			{"below", `{"list":[{"x":{"path":1,"n":2,"pAth":3}}]}`, "", `\"pAth\" twice`},
 		} {
 			t.Run(version+"/"+test.name, func(t *testing.T) {

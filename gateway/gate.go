@@ -1,13 +1,11 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -145,39 +143,12 @@ func ambiguous(members []strictjson.Member, arguments json.RawMessage) string {
 			return fmt.Sprintf("Nothing ran: the call has the member %q, which the gate doesn't pass on; name, arguments and _meta are accepted.", visible.Line(member.Name))
 		}
 	}
-	if name := twice(arguments); name != "" {
-		return fmt.Sprintf("Nothing ran: the arguments have %q twice in one object, in different case. Use one.", visible.Line(name))
+	name, found, err := strictjson.Clash(arguments)
+	if err != nil {
+		return "Nothing ran: the arguments are " + err.Error() + "."
 	}
-	return ""
-}
-
-// twice is a name that an object in a value has in more than one case; empty if
-// there is none.
-func twice(value json.RawMessage) string {
-	switch trimmed := bytes.TrimSpace(value); {
-	case len(trimmed) == 0:
-	case trimmed[0] == '[':
-		all, err := elements(trimmed)
-		if err != nil {
-			return ""
-		}
-		for _, one := range all {
-			if name := twice(one); name != "" {
-				return name
-			}
-		}
-	case trimmed[0] == '{':
-		seen := make(map[string]bool)
-		for _, member := range membersMust(trimmed) {
-			folded := strings.ToLower(member.Name)
-			if seen[folded] {
-				return member.Name
-			}
-			seen[folded] = true
-			if name := twice(member.Value); name != "" {
-				return name
-			}
-		}
+	if found {
+		return fmt.Sprintf("Nothing ran: the arguments have %q twice in one object, in different case. Use one.", visible.Line(name))
 	}
 	return ""
 }
