@@ -12,13 +12,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/countersign/countersign/internal/loopback"
 	"github.com/countersign/countersign/internal/strictjson"
 	"github.com/countersign/countersign/internal/visible"
 )
@@ -102,7 +102,7 @@ func newClient(server, token string, options Options) (*client, error) {
 		return nil, fmt.Errorf("%q is not an address like https://approvals.example.com", server)
 	case address.User != nil || address.RawQuery != "" || address.Fragment != "" || strings.Trim(address.Path, "/") != "":
 		return nil, fmt.Errorf("the address of %s has more than scheme and host", address.Host)
-	case address.Scheme == "http" && !isLoopback(address.Hostname()):
+	case address.Scheme == "http" && !loopback.Is(address.Hostname()):
 		return nil, fmt.Errorf("%s would send the token in the clear; use https", server)
 	}
 	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
@@ -121,15 +121,6 @@ func newClient(server, token string, options Options) (*client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
-}
-
-// isLoopback reports whether a host is this machine and nothing else can be.
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback()
 }
 
 // transport is a function as an http.RoundTripper. A function shows nothing of

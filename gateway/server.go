@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/countersign/countersign/internal/loopback"
 )
 
 // When the gateway runs what was approved.
@@ -165,19 +166,11 @@ func checkURL(text string) error {
 		return errors.New("is not an address like https://crm.example.com/mcp")
 	case address.User != nil:
 		return errors.New("has credentials in it, which end up in logs; put them in headers")
-	case address.Scheme == "http" && !isLoopback(address.Hostname()):
+	case address.Scheme == "http" && !loopback.Is(address.Hostname()):
 		return errors.New("sends what is secret in the clear; use https")
 	default:
 		return nil
 	}
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback()
 }
 
 // runAt is when approved calls of a tool run.

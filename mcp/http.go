@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/internal/loopback"
 )
 
 const (
@@ -241,8 +242,7 @@ func (h *Handler) hostAllowed(r *http.Request) bool {
 }
 
 func isLoopback(address string) bool {
-	host := hostOf(address)
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
+	return loopback.Is(hostOf(address))
 }
 
 // hostOf is an address without its port.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/internal/loopback"
 	"github.com/countersign/countersign/mcp"
 )
 
@@ -170,7 +170,7 @@ func (c config) check() error {
 	switch {
 	case err != nil || public.Host == "" || (public.Scheme != "https" && public.Scheme != "http"):
 		problem("url: %q is not an address like https://approvals.example.com", c.URL)
-	case public.Scheme == "http" && !isLoopback(public.Hostname()):
+	case public.Scheme == "http" && !loopback.Is(public.Hostname()):
 		problem("url: %q sends tokens in the clear; use https", c.URL)
 	case public.RawQuery != "" || public.Fragment != "" || strings.Trim(public.Path, "/") != "":
 		problem("url: %q has more than scheme and host", c.URL)
@@ -184,7 +184,7 @@ func (c config) check() error {
 	switch c.Slack.Interactions {
 	case overSocket:
 	case overHTTP:
-		if public != nil && public.Scheme != "https" && !isLoopback(host) {
+		if public != nil && public.Scheme != "https" && !loopback.Is(host) {
 			problem("slack.interactions: http needs an https url that Slack can reach")
 		}
 	default:
@@ -194,7 +194,7 @@ func (c config) check() error {
 		api, err := url.Parse(c.Slack.APIURL)
 		if err != nil || api.Host == "" || !strings.HasSuffix(api.Path, "/") {
 			problem("slack.api_url: %q is not an address that ends in /", c.Slack.APIURL)
-		} else if api.Scheme != "https" && !isLoopback(api.Hostname()) {
+		} else if api.Scheme != "https" && !loopback.Is(api.Hostname()) {
 			problem("slack.api_url: %q sends the bot's token in the clear; use https", c.Slack.APIURL)
 		}
 	}
@@ -206,14 +206,6 @@ func (c config) check() error {
 	}
 	c.Gateway.check(problem)
 	return errors.Join(problems...)
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback()
 }
 
 // secret is a value that never shows itself in a log, an error or JSON.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/db"
+	"github.com/countersign/countersign/internal/loopback"
 	"github.com/countersign/countersign/mcp"
 	"github.com/countersign/countersign/policy"
 )
@@ -59,7 +60,7 @@ func (c *mcpCommand) bridge(ctx context.Context, p *process) error {
 	if err != nil || server.Host == "" || (server.Scheme != "https" && server.Scheme != "http") {
 		return fmt.Errorf("--server: %q is not an address like https://approvals.example.com", c.Server)
 	}
-	if server.Scheme == "http" && !isLoopback(server.Hostname()) {
+	if server.Scheme == "http" && !loopback.Is(server.Hostname()) {
 		return fmt.Errorf("--server: %s would send the token in the clear; use https", c.Server)
 	}
 	endpoint := serverRoot(c.Server) + flowPath
