@@ -448,6 +448,21 @@ func (r *Request) Call(at time.Time) policy.Call {
 // Missing returns what approving still takes; empty once it is met.
 func (r *Request) Missing() []policy.RoleCount { return r.Ruling.Requirement.Missing(r.Votes()) }
 
+// Waiting says for whom a pending request waits and how long they have, in one
+// line for people.
+func (r *Request) Waiting(now time.Time) string {
+	var left string
+	switch until := max(r.ExpiresAt.Sub(now), 0); {
+	case until >= time.Hour:
+		left = fmt.Sprintf("%d h %d min", until/time.Hour, until%time.Hour/time.Minute)
+	case until >= time.Minute:
+		left = fmt.Sprintf("%d min", until/time.Minute)
+	default:
+		left = fmt.Sprintf("%d s", until/time.Second)
+	}
+	return "Waiting for a person: " + policy.Words(r.Missing()) + ". " + left + " left."
+}
+
 // Used is the place that a claim used since the request was loaded, as policy
 // named it then, for the store to record in the transaction that saves the
 // request; zero if nothing was claimed.

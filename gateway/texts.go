@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/countersign/countersign/approval"
@@ -141,23 +140,7 @@ func waitingLine(r *approval.Request, now time.Time) string {
 	case approval.Applied:
 		return "Approved. Running."
 	}
-	missing := r.Ruling.Requirement
-	missing.Roles = r.Missing()
-	var b strings.Builder
-	b.WriteString("Waiting for a person: ")
-	b.WriteString(missing.String())
-	b.WriteString(". ")
-	left := max(r.ExpiresAt.Sub(now), 0)
-	switch {
-	case left >= time.Hour:
-		fmt.Fprintf(&b, "%d h %d min", left/time.Hour, left%time.Hour/time.Minute)
-	case left >= time.Minute:
-		fmt.Fprintf(&b, "%d min", left/time.Minute)
-	default:
-		fmt.Fprintf(&b, "%d s", left/time.Second)
-	}
-	b.WriteString(" left.")
-	return b.String()
+	return r.Waiting(now)
 }
 
 // timeText is a time as the tools write it: RFC 3339, UTC, milliseconds.

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/countersign/countersign/approval"
@@ -123,27 +122,6 @@ func whenRejected(r *approval.Request) string {
 		return what + r.Reason + " Nothing ran. Ask the user whether to call the tool again."
 	}
 	return what + r.Reason + " Don't run the action. Ask the user whether to ask again with request_approval."
-}
-
-// waiting is the line that a waiting caller is shown as progress.
-func waiting(r *approval.Request, now time.Time) string {
-	missing := r.Ruling.Requirement
-	missing.Roles = r.Missing()
-	var b strings.Builder
-	b.WriteString("Waiting for a person: ")
-	b.WriteString(missing.String())
-	b.WriteString(". ")
-	left := max(r.ExpiresAt.Sub(now), 0)
-	switch {
-	case left >= time.Hour:
-		fmt.Fprintf(&b, "%d h %d min", left/time.Hour, left%time.Hour/time.Minute)
-	case left >= time.Minute:
-		fmt.Fprintf(&b, "%d min", left/time.Minute)
-	default:
-		fmt.Fprintf(&b, "%d s", left/time.Second)
-	}
-	b.WriteString(" left.")
-	return b.String()
 }
 
 // timeText is a time as the tools write it: RFC 3339, UTC, milliseconds.

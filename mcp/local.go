@@ -105,7 +105,7 @@ func (l *Local) report(ctx context.Context, agent approval.Agent, id approval.ID
 	if r.Status != approval.Pending {
 		return func() {}, nil
 	}
-	report(waiting(r, l.options.Now()))
+	report(r.Waiting(l.options.Now()))
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -123,7 +123,7 @@ func (l *Local) report(ctx context.Context, agent approval.Agent, id approval.ID
 			if err != nil || r.Status != approval.Pending {
 				return
 			}
-			report(waiting(r, l.options.Now()))
+			report(r.Waiting(l.options.Now()))
 		}
 	}()
 	return func() { cancel(); <-ended }, nil
