@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +19,8 @@ import (
 	"github.com/countersign/countersign/policy"
 )
 
-// crashVariable makes TestServeToCrash a gateway for one agent on standard input
-// and output. Its value is crashing, as JSON.
+// crashVariable makes this test binary a gateway for one agent on standard input
+// and output instead of testing. Its value is crashing, as JSON.
 const crashVariable = "GATEWAY_TEST_CRASH"
 
 // crashing is what a gateway that crashes is made of.
@@ -31,19 +30,7 @@ type crashing struct {
 	Step       string // at which the process is killed; empty for never
 }
 
-// TestServeToCrash is no test: TestKilled runs it in a process of its own.
-func TestServeToCrash(t *testing.T) {
-	given := os.Getenv(crashVariable)
-	if given == "" {
-		t.Skip("runs in a process of its own only")
-	}
-	if err := serveToCrash(given); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0) // standard output is the agent's: a test's report doesn't belong there
-}
-
+// serveToCrash serves until a step at which it kills this process.
 func serveToCrash(given string) error {
 	var c crashing
 	if err := json.Unmarshal([]byte(given), &c); err != nil {
@@ -227,7 +214,7 @@ func (c crashing) command(t testing.TB) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(binary, "-test.run=^TestServeToCrash$")
+	command := exec.Command(binary)
 	command.Env = append(os.Environ(), crashVariable+"="+string(given))
 	var errs strings.Builder
 	command.Stderr = &errs

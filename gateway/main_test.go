@@ -14,12 +14,14 @@ import (
 const childVariable = "GATEWAY_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if kind := os.Getenv(childVariable); kind != "" {
-		if err := serveChild(kind); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, serve := range map[string]func(string) error{childVariable: serveChild, crashVariable: serveToCrash} {
+		if given := os.Getenv(variable); given != "" {
+			if err := serve(given); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -345,7 +345,12 @@ func startAll(t testing.TB, servers ...Server) *fixture {
 // kinds are the ways to a server, with which each test of what passes is run.
 func eachKind(t *testing.T, test func(t *testing.T, version string, one Server, server *testServer)) {
 	t.Helper()
-	for _, version := range []string{legacy, modern} {
+	eachKindOf(t, []string{legacy, modern}, test)
+}
+
+func eachKindOf(t *testing.T, versions []string, test func(t *testing.T, version string, one Server, server *testServer)) {
+	t.Helper()
+	for _, version := range versions {
 		t.Run("stdio/"+version, func(t *testing.T) {
 			t.Parallel()
 			test(t, version, childConfiguration(t, "one", version), nil)
