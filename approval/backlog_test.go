@@ -382,3 +382,39 @@ func TestRespelledIsTheSame(t *testing.T) {
 		}
 	}
 }
+
+// What people have before them isn't run by the gateway because the policy asks
+// nobody any more: they could have it run a second time.
+func TestAllowedTwin(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.NewRuns(t)
+	waiting := f.ProposeRun(t)
+	if err := f.Service.SetPolicy(t.Context(), approvaltest.RunPolicy(t, `rules: [{id: down, actions: [payouts.create], lower_to: 1, why: "Down."}]`)); err != nil {
+		t.Fatal(err)
+	}
+	repeat := func() *approval.Request {
+		t.Helper()
+		r, err := f.Service.Request(t.Context(), f.Agent, approvaltest.Call(waiting.Target))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := repeat(); r.ID != waiting.ID || r.Status != approval.Pending {
+		t.Errorf("while it waits: got %s, which is %s", r.ID, r.Status)
+	}
+	f.Decide(t, approvaltest.Alice, waiting, approval.Approve)
+	if r := repeat(); r.ID != waiting.ID {
+		t.Errorf("approved: got %s, which is %s", r.ID, r.Status)
+	}
+	f.Run(t, waiting, "{}")
+	if r := repeat(); r.ID != waiting.ID {
+		t.Errorf("before the agent has its result: got %s, which is %s", r.ID, r.Status)
+	}
+	if _, _, err := f.Service.ReturnResult(t.Context(), f.Agent, waiting.ID); err != nil {
+		t.Fatal(err)
+	}
+	if r := repeat(); r.ID == waiting.ID || r.Status != approval.Applied {
+		t.Errorf("once it has it: got %s, which is %s", r.ID, r.Status)
+	}
+}

@@ -34,11 +34,10 @@ func (e *twinError) Error() string { return "the same request is open as " + str
 // was approved by them and the agent is to get what it comes to; they rejected it
 // a moment ago; or the agent has too many waiting.
 func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
-	if r.Status != Pending && r.GrantedBy == "" {
-		return nil // the policy decided
-	}
-	if backlog.Twin != "" {
-		return &twinError{backlog.Twin} // a grant doesn't have it run once more
+	// What people have before them doesn't run once more because of a grant, nor
+	// in the gateway because the policy asks nobody any more.
+	if backlog.Twin != "" && r.Status != Rejected && (r.Status == Pending || r.GrantedBy != "" || r.Executor == ByGateway) {
+		return &twinError{backlog.Twin}
 	}
 	if r.Status != Pending {
 		return nil // people aren't asked

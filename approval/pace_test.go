@@ -53,6 +53,15 @@ func TestAdmit(t *testing.T) {
 			if err := r.admit(test.backlog, test.limits); err != nil {
 				t.Errorf("approved by policy: %v", err)
 			}
+			// But the gateway doesn't run what they have before them.
+			r.Executor = ByGateway
+			if err := r.admit(test.backlog, test.limits); errors.As(err, &same) != test.twin || err != nil && !test.twin {
+				t.Errorf("approved by policy, for the gateway to run: %v", err)
+			}
+			r.Status = Rejected
+			if err := r.admit(test.backlog, test.limits); err != nil {
+				t.Errorf("denied by policy: %v", err)
+			}
 		})
 	}
 }

@@ -438,7 +438,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 		} else if err != nil {
 			rt.Fatal(err)
 		}
-		if !now.denied && !now.allowed {
+		if !now.denied {
 			if twin := m.twin(c); twin != nil {
 				if got.ID != twin.id {
 					rt.Fatalf("got %s, which is %s by %q, want the same as before, %s", got.ID, got.Status, got.GrantedBy, twin.id)

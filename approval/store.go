@@ -15,9 +15,10 @@ import (
 type Store interface {
 	// Insert stores a new request with its events and a notice for each
 	// destination, if admit is nil or returns nil for what the agent asked before.
-	// What was asked before is looked up only of what policy leaves to people. If
-	// admit returns an error, nothing is stored and Insert returns it. admit may
-	// run more than once, must not block and must not call the store.
+	// What was asked before is looked up only of what policy leaves to people and
+	// of what the gateway runs. If admit returns an error, nothing is stored and
+	// Insert returns it. admit may run more than once, must not block and must not
+	// call the store.
 	Insert(ctx context.Context, r *Request, destinations []string, admit func(Backlog) error) error
 	// Update loads a request, runs change on it, and saves the request, its
 	// decisions and its events if change returns nil, under a compare-and-swap

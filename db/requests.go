@@ -26,7 +26,7 @@ func (d *DB) Insert(ctx context.Context, r *approval.Request, destinations []str
 		if admit != nil {
 			var before approval.Backlog
 			var err error
-			if r.Ruling.Effect == policy.RequireApproval {
+			if r.Ruling.Effect == policy.RequireApproval || r.Executor == approval.ByGateway {
 				before, err = backlog(ctx, q, r)
 			}
 			if err != nil {
