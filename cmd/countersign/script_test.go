@@ -44,6 +44,12 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 		},
+		"forget": func() {
+			if err := forget(os.Args[1], os.Args[2]); err != nil {
+				fmt.Fprintln(os.Stderr, "forget:", err)
+				os.Exit(1)
+			}
+		},
 		"crm": func() {
 			if err := serveCRM(os.Getenv); err != nil {
 				fmt.Fprintln(os.Stderr, "crm:", err)
@@ -51,6 +57,21 @@ func TestMain(m *testing.M) {
 			}
 		},
 	})
+}
+
+// forget is "forget SERVER TOOL": a gateway once saw a tool that the server doesn't
+// offer any more.
+func forget(server, tool string) error {
+	ctx := context.Background()
+	conf, err := readConfig("countersign.yaml")
+	if err != nil {
+		return err
+	}
+	store, err := db.Open(ctx, conf.Data, db.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(seeTool(ctx, store, server, tool, "Was here."), store.Close())
 }
 
 // record is "record FOLDER POLICY CALLS": an agent asks, by a policy, for what a

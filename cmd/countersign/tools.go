@@ -34,16 +34,21 @@ func (c *toolsListCommand) Run(ctx context.Context, p *process) error {
 		if err != nil {
 			return err
 		}
+		now := serversNow(ctx, conf, p.environment, tools)
+		p.sayUnknown(now, tools)
 		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "SERVER\tTOOL\tSTATE\tTIER\tPINNED\tBY")
 		for _, t := range tools {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Server, visible.Line(t.Name), state(t), tierOf(t, conf, rules), when(t.PinnedAt), pinnedBy(t))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Server, visible.Line(t.Name), state(t, now[t.Server]), tierOf(t, conf, rules), when(t.PinnedAt), pinnedBy(t))
 		}
 		return table.Flush()
 	})
 }
 
-func state(t approval.Tool) string {
+func state(t approval.Tool, now *serverNow) string {
+	if gone, _ := now.gone(t); gone != "" {
+		return gone
+	}
 	if t.Changed() {
 		return "CHANGED"
 	}
@@ -78,13 +83,24 @@ type toolsDiffCommand struct {
 }
 
 func (c *toolsDiffCommand) Run(ctx context.Context, p *process) error {
+	conf, err := readConfig(c.Config)
+	if err != nil {
+		return err
+	}
 	return withAnyPolicy(ctx, c.Config, func(service *approval.Service) error {
 		tools, err := chosenTools(ctx, service, c.Tool)
 		if err != nil {
 			return err
 		}
-		differ := 0
+		now := serversNow(ctx, conf, p.environment, tools)
+		unknown := p.sayUnknown(now, tools)
+		differ, gone := 0, 0
 		for _, t := range tools {
+			if _, why := now[t.Server].gone(t); why != "" {
+				p.print(why+".\n", "")
+				gone++
+				continue
+			}
 			if !t.Changed() {
 				continue
 			}
@@ -95,6 +111,12 @@ func (c *toolsDiffCommand) Run(ctx context.Context, p *process) error {
 		}
 		if differ > 0 {
 			return fmt.Errorf("%s, and unclassified until \"countersign tools pin\" accepts what is shown", asPinned(differ, "not "))
+		}
+		if gone > 0 {
+			return fmt.Errorf("%s out of reach", counted(gone, "pinned tool"))
+		}
+		if unknown > 0 {
+			return fmt.Errorf("%s couldn't be looked at; \"countersign doctor\" says more", counted(unknown, "server"))
 		}
 		p.sayPinned(len(tools))
 		return nil
