@@ -99,7 +99,12 @@ func newClient(server, token string, options Options) (*client, error) {
 	address, err := url.Parse(server)
 	switch {
 	case err != nil || address.Host == "" || (address.Scheme != "https" && address.Scheme != "http"):
-		return nil, fmt.Errorf("%q is not an address like https://approvals.example.com", server)
+		if strings.Contains(server, "@") {
+			server = "what is given" // it may have a password in it
+		} else {
+			server = strconv.Quote(server)
+		}
+		return nil, fmt.Errorf("%s is not an address like https://approvals.example.com", server)
 	case address.User != nil || address.RawQuery != "" || address.Fragment != "" || strings.Trim(address.Path, "/") != "":
 		return nil, fmt.Errorf("the address of %s has more than scheme and host", address.Host)
 	case address.Scheme == "http" && !loopback.Is(address.Hostname()):

@@ -690,6 +690,8 @@ func TestNew(t *testing.T) {
 		"https://approvals.example.com?a=b":     "more than scheme and host",
 		"https://approvals.example.com#a":       "more than scheme and host",
 		"https://user:pw@approvals.example.com": "more than scheme and host",
+		"https://user:pw@approvals.example:x":   "is not an address",
+		"user:pw@approvals.example.com":         "is not an address",
 	} {
 		_, err := gate.New(server, token, gate.Options{})
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ":pw@")) {
