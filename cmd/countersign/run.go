@@ -126,6 +126,8 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 		return ended.result()
 	case errors.Is(err, gate.ErrRejected), errors.Is(err, gate.ErrSuperseded), errors.Is(err, gate.ErrExpired), errors.Is(err, gate.ErrDenied):
 		return &codedError{exitNotApproved, err}
+	case errors.Is(err, gate.ErrStopped) && notRun.RequestID != "":
+		return &codedError{exitNotRun, fmt.Errorf("%w; the request may still wait for people, and as long as it does, the same command finds it again", err)}
 	default:
 		return &codedError{exitNotRun, err}
 	}
