@@ -125,6 +125,26 @@ func (r *Request) covers(next *Request, now time.Time) bool {
 		slices.Contains(next.Ruling.Scopes, g.Scope)
 }
 
+// grantEnd is when the request's grant ends by itself; zero if that is recorded,
+// or if there is nothing to end.
+func (r *Request) grantEnd() time.Time {
+	if r.Grant == nil || !r.Grant.Active(r.UpdatedAt) {
+		return time.Time{}
+	}
+	return r.Grant.ExpiresAt
+}
+
+// endGrant records that the request's grant has ended by itself and reports
+// whether it did.
+func (r *Request) endGrant(now time.Time) bool {
+	end := r.grantEnd()
+	if end.IsZero() || now.Before(end) {
+		return false
+	}
+	r.changed(now, "grant.expired", "countersign", "", map[string]any{"uses": r.Grant.Uses})
+	return true
+}
+
 // revokeGrant ends the request's grant.
 func (r *Request) revokeGrant(by string, surface Surface, now time.Time) error {
 	if r.Grant == nil || !r.Grant.Active(now) {

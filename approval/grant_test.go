@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countersign/countersign/approval"
@@ -342,13 +343,16 @@ func TestRevokeGrant(t *testing.T) {
 	if _, err := f.Service.RevokeGrantAs(t.Context(), approval.Operator{Name: "root"}, "req_x"); !errors.Is(err, approval.ErrNotFound) {
 		t.Errorf("of no request: %v", err)
 	}
-	revision := first.Revision
+	used, err := f.Store.Request(t.Context(), first.ID)
+	if err != nil || used.Revision != first.Revision+1 {
+		t.Fatalf("the revision is %d after %d (%v), so no card is told of the use", used.Revision, first.Revision, err)
+	}
 	revoked, err := f.Service.RevokeGrant(t.Context(), approvaltest.Bob, first.ID, approval.Slack)
 	if err != nil || revoked.Grant.RevokedBy != approvaltest.Bob.String() || !revoked.Grant.RevokedAt.Equal(f.Clock.Now()) || revoked.Grant.Uses != 1 {
 		t.Fatalf("got %+v (%v)", revoked.Grant, err)
 	}
-	if revoked.Revision != revision+1 {
-		t.Errorf("the revision is %d after %d, so no card is told", revoked.Revision, revision)
+	if revoked.Revision != used.Revision+1 {
+		t.Errorf("the revision is %d after %d, so no card is told", revoked.Revision, used.Revision)
 	}
 	if last := lastEvent(t, f); last.Type != "grant.revoked" || last.Actor != approvaltest.Bob.String() || last.Surface != "slack" || !strings.Contains(string(last.Detail), `"uses":1`) {
 		t.Errorf("the last event is %s by %s: %s", last.Type, last.Actor, last.Detail)
@@ -581,4 +585,36 @@ func TestGrantAndAClockSetBack(t *testing.T) {
 	if all, err := f.Service.Grants(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("the grants are %v (%v)", all, err)
 	}
+}
+
+// That a grant has ended is recorded once, when it has, and nothing revives it.
+func TestGrantEndsByItself(t *testing.T) {
+	bubble(t, func(t *testing.T, f *approvaltest.Fixture) {
+		if err := f.Service.SetPolicy(t.Context(), approvaltest.RunPolicy(t)); err != nil {
+			t.Fatal(err)
+		}
+		go f.Service.Sweep(t.Context())
+		first := granted(t, f, "15m")
+		f.Run(t, first, `1`)
+		f.Run(t, again(t, f, payout("acct_1", 1)), `1`)
+		time.Sleep(15*time.Minute - time.Millisecond)
+		synctest.Wait()
+		if all, _ := eventsOf(t, f, first.ID); strings.Contains(all, "grant.expired") {
+			t.Errorf("before its time: %s", all)
+		}
+		time.Sleep(8 * time.Hour)
+		synctest.Wait()
+		all, ended := eventsOf(t, f, first.ID)
+		if strings.Count(all, "grant.expired") != 1 || ended.Type != "grant.expired" ||
+			!ended.At.Equal(first.Grant.ExpiresAt) || ended.Actor != "countersign" || string(ended.Detail) != `{"uses":1}` {
+			t.Fatalf("got %s, at last %+v", all, ended)
+		}
+		r, err := f.Store.Request(t.Context(), first.ID)
+		if err != nil || !r.UpdatedAt.Equal(first.Grant.ExpiresAt) || !r.Due().IsZero() {
+			t.Errorf("updated at %s, due at %s (%v)", r.UpdatedAt, r.Due(), err)
+		}
+		if _, err := f.Service.RevokeGrant(t.Context(), approvaltest.Bob, first.ID, approval.Slack); !errors.Is(err, approval.ErrNoGrant) {
+			t.Errorf("revoking it: %v", err)
+		}
+	})
 }

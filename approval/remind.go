@@ -2,16 +2,17 @@ package approval
 
 import "time"
 
-// Due is when the request has to be looked at: when it expires, or before that
-// when people are to be reminded of it or others to be called. It is zero for a
-// final status.
+// Due is when the request has to be looked at: when it or its grant expires, or
+// before that when people are to be reminded of it or others to be called. It is
+// zero if nothing more happens by itself.
 func (r *Request) Due() time.Time {
 	due := r.Deadline()
-	if r.Status != Pending {
-		return due
+	others := []time.Time{r.grantEnd()}
+	if r.Status == Pending {
+		others = []time.Time{r.nextReminder(), r.escalateAt()}
 	}
-	for _, next := range []time.Time{r.nextReminder(), r.escalateAt()} {
-		if !next.IsZero() && next.Before(due) {
+	for _, next := range others {
+		if !next.IsZero() && (due.IsZero() || next.Before(due)) {
 			due = next
 		}
 	}

@@ -562,9 +562,10 @@ func (s *Service) change(ctx context.Context, id ID, do func(*Request, time.Time
 	r, err := s.store.Update(ctx, id, func(r *Request) error {
 		before = r.Revision
 		now := r.at(s.options.Now())
+		ended := r.endGrant(now)
 		expired := r.expire(now)
 		refusal = do(r, now)
-		if expired {
+		if ended || expired {
 			return nil
 		}
 		return refusal

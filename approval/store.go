@@ -23,6 +23,8 @@ type Store interface {
 	// Update loads a request, runs change on it, and saves the request, its
 	// decisions and its events if change returns nil, under a compare-and-swap
 	// on the revision; notices of the request become due if the revision rose.
+	// A claim of what a grant approved raises the revision of the request with the
+	// grant too, whose notices say how often it was used.
 	// If change returns an error, nothing is saved and Update returns that
 	// error with the request as loaded. change may run more than once, must
 	// not block and must not call the store. ErrNotFound if there is no such

@@ -113,6 +113,7 @@ func TestApproveForLongerAndRevoke(t *testing.T) {
 			t.Fatalf("the next call is %s by %q", next.Status, next.GrantedBy)
 		}
 		w.ran(next, approval.Report{Outcome: approval.Succeeded})
+		w.wait("the card to count the use", func() bool { return strings.Contains(said(t, w.cards(r)[0].Blocks), ". Used 1 time.") })
 
 		card = w.card(r, "Approved · ran")
 		old := w.payload("U0ADA", card, "revoke")

@@ -228,11 +228,25 @@ func saveState(ctx context.Context, q *sqlc.Queries, before rows, after *approva
 	})
 }
 
-// recordUse keeps when an agent used what is at a place, if a claim did.
+// recordUse keeps when an agent used what is at a place, if a claim did, and has
+// the grant that it was under change.
 func recordUse(ctx context.Context, q *sqlc.Queries, r *approval.Request) error {
 	at := r.Used()
 	if at == (approval.Place{}) {
 		return nil
+	}
+	if r.GrantedBy != "" {
+		granted, err := q.CountUse(ctx, sqlc.CountUseParams{ID: string(r.GrantedBy), At: r.Execution.StartedAt.UnixMilli()})
+		if err != nil {
+			return fmt.Errorf("counting the use of the grant of %s: %w", r.GrantedBy, err)
+		}
+		if err := q.WantRevision(ctx, sqlc.WantRevisionParams{
+			RequestID: string(r.GrantedBy),
+			Revision:  granted.Revision,
+			DueSince:  granted.UpdatedAt,
+		}); err != nil {
+			return err
+		}
 	}
 	return q.RecordUse(ctx, sqlc.RecordUseParams{
 		Agent:          r.Agent,

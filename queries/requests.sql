@@ -142,6 +142,15 @@ INSERT INTO grants (request_id, scope, session, granted_at, expires_at, revoked_
 VALUES (@request_id, @scope, @session, @granted_at, @expires_at, @revoked_at, @revoked_by)
 ON CONFLICT (request_id) DO UPDATE SET revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by;
 
+-- name: CountUse :one
+-- CountUse has a request that gave a grant change with each use of it.
+UPDATE requests
+SET
+    revision = revision + 1,
+    updated_at = CASE WHEN updated_at < CAST(@at AS BIGINT) THEN CAST(@at AS BIGINT) ELSE updated_at END
+WHERE id = @id
+RETURNING revision, updated_at;
+
 -- name: Grants :many
 SELECT request_id FROM grants
 WHERE revoked_at IS NULL AND expires_at > CAST(@now AS BIGINT)

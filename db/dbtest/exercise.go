@@ -58,6 +58,7 @@ func Exercise(t *testing.T, open func(testing.TB, db.Options) Store) {
 			{"what runs returned", results},
 			{"grants", grants},
 			{"a grant that is revoked meanwhile", revokedFirst},
+			{"a grant that is used", usedGrant},
 			{"tools of downstream servers", tools},
 			{"tokens", tokens},
 			{"notices become due", noticesDue},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/audit"
+	"github.com/countersign/countersign/policy"
 )
 
 // pin names the definition of the tool that proposeRun calls.
@@ -396,5 +397,79 @@ func tools(t *testing.T, open func(testing.TB) Store) {
 	}
 	if _, _, err := audit.Verify(store.Events(ctx)); err != nil {
 		t.Error(err)
+	}
+}
+
+// usedGrant checks that whoever was told of a grant is told of each use, and of
+// its end.
+func usedGrant(t *testing.T, open func(testing.TB) Store) {
+	store, now := open(t), start
+	service := newService(t, store, func() time.Time { return now }, channel)
+	rules, err := policy.Parse([]byte(`
+version: 1
+mode: cautious
+roles: {finance: {groups: [S0FINANCE]}}
+approval: {requires: [{role: finance}], scopes: [1h], apply_within: 10m}
+integrations: {crm: {tools: {pay: {tier: 3, target: args.to}}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.SetPolicy(t.Context(), rules); err != nil {
+		t.Fatal(err)
+	}
+	pay := func(amount int) *approval.Request {
+		t.Helper()
+		r, err := service.Request(t.Context(), agent, approval.Proposal{Purpose: "Pay", Action: "crm.pay", Payload: fmt.Appendf(nil, `{"to":"acct_1","amount":%d}`, amount)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	told := func(uses int) {
+		t.Helper()
+		if r := deliver(t, store, channel, now); r.Grant == nil || r.Grant.Uses != uses || !r.UpdatedAt.Equal(now) {
+			t.Errorf("told of %+v at %s, want %d uses at %s", r.Grant, r.UpdatedAt, uses, now)
+		}
+		nothingDue(t, store, channel, now)
+	}
+	granting := pay(0)
+	if granting, err = service.Decide(t.Context(), person("U0ANN"), approval.Ballot{
+		Request: granting.ID, Version: granting.Version, Digest: granting.Digest, Verdict: approval.Approve, Surface: approval.Slack, Scope: "1h",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Claim(t.Context(), agent, granting.ID); err != nil {
+		t.Fatal(err)
+	}
+	told(0)
+	for use := range 2 {
+		now = now.Add(time.Minute)
+		next := pay(1 + use)
+		if next.GrantedBy != granting.ID {
+			t.Fatalf("got %s by %q", next.Status, next.GrantedBy)
+		}
+		nothingDue(t, store, channel, now)
+		if _, err := service.Claim(t.Context(), agent, next.ID); err != nil {
+			t.Fatal(err)
+		}
+		told(use + 1)
+	}
+	pay(3) // which nobody claims
+	for end := start.Add(time.Hour); now.Before(end); {
+		if now, err = store.NextDue(t.Context()); err != nil || now.IsZero() || now.After(end) {
+			t.Fatalf("the end at %s: next due at %s (%v)", end, now, err)
+		}
+		due, err := store.Due(t.Context(), now, 1)
+		if err != nil || len(due) != 1 {
+			t.Fatalf("due at %s: %v (%v)", now, due, err)
+		}
+		if _, err := service.RevokeGrantAs(t.Context(), approval.Operator{Name: "root"}, due[0]); !errors.Is(err, approval.ErrNoGrant) {
+			t.Fatalf("looking after %s: %v", due[0], err)
+		}
+	}
+	told(2)
+	if next, err := store.NextDue(t.Context()); err != nil || !next.IsZero() {
+		t.Errorf("once it has ended, something is due at %s (%v)", next, err)
 	}
 }

@@ -34,6 +34,33 @@ func (q *Queries) CountPending(ctx context.Context, arg CountPendingParams) (int
 	return count, err
 }
 
+const countUse = `-- name: CountUse :one
+UPDATE requests
+SET
+    revision = revision + 1,
+    updated_at = CASE WHEN updated_at < CAST($1 AS BIGINT) THEN CAST($1 AS BIGINT) ELSE updated_at END
+WHERE id = $2
+RETURNING revision, updated_at
+`
+
+type CountUseParams struct {
+	At int64
+	ID string
+}
+
+type CountUseRow struct {
+	Revision  int64
+	UpdatedAt int64
+}
+
+// CountUse has a request that gave a grant change with each use of it.
+func (q *Queries) CountUse(ctx context.Context, arg CountUseParams) (CountUseRow, error) {
+	row := q.db.QueryRowContext(ctx, countUse, arg.At, arg.ID)
+	var i CountUseRow
+	err := row.Scan(&i.Revision, &i.UpdatedAt)
+	return i, err
+}
+
 const dueRequests = `-- name: DueRequests :many
 SELECT id FROM requests
 WHERE due_at IS NOT NULL AND due_at <= CAST($1 AS BIGINT)

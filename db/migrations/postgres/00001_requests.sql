@@ -40,11 +40,10 @@ CREATE TABLE requests (
     closed_at          BIGINT,
     updated_at         BIGINT  NOT NULL,
     deadline           BIGINT, -- when the request expires unless something happens; NULL once the status is final
-    due_at             BIGINT, -- the deadline, or an earlier time to remind people
+    due_at             BIGINT, -- the deadline, an earlier time to remind people, or when a grant ends
     revision           BIGINT  NOT NULL CHECK (revision >= 1),
     CHECK ((deadline IS NULL) = (status IN ('rejected', 'expired', 'applied'))),
-    CHECK ((due_at IS NULL) = (deadline IS NULL)),
-    CHECK (due_at <= deadline),
+    CHECK (deadline IS NULL OR (due_at IS NOT NULL AND due_at <= deadline)),
     CHECK ((closed_at IS NULL) = (status IN ('pending', 'approved'))),
     CHECK ((execution_id IS NULL) = (status <> 'applied')),
     CHECK (decided_at IS NULL OR status <> 'pending'),
