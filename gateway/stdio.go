@@ -39,9 +39,12 @@ func newCommandTransport(server Server, received receiver, logger *slog.Logger) 
 	command.Stderr = &lineLog{logger: logger, now: time.Now}
 	// A child of the child may keep the pipe open.
 	command.WaitDelay = terminateWait
+	ownGroup(command)
 	return &rawTransport{
 		Transport: &sdk.CommandTransport{Command: command, TerminateDuration: terminateWait},
 		received:  received,
+		// What starts a server for it, such as npx or a shell, can end before it.
+		left: func() { endGroup(command) },
 	}
 }
 
@@ -134,13 +137,18 @@ type receiver func(message jsonrpc.Message, of *flight) jsonrpc.Message
 type rawTransport struct {
 	sdk.Transport
 	received receiver
+	left     func() // ends what is left once the connection is closed; may be nil
 	made     sdk.Connection
 }
 
-// release closes the connection, if there is one and the SDK hasn't.
+// release closes the connection, if there is one and the SDK hasn't, and ends
+// what is left behind it.
 func (t *rawTransport) release() {
 	if t.made != nil {
 		_ = t.made.Close()
+	}
+	if t.left != nil {
+		t.left()
 	}
 }
 
