@@ -39,9 +39,14 @@ const closeWait = 3 * time.Second
 
 // How much a server may list.
 const (
-	maxListed = 1000
-	maxPages  = 100
+	maxListed    = 1000
+	maxPages     = 100
+	maxListBytes = 16 << 20 // in all pages of a list
 )
+
+// lateWait is how long a call that was given up may still have its server ask
+// something. Servers need not answer such a call, so when it ends isn't known.
+const lateWait = time.Minute
 
 var (
 	// errUnavailable means that a request never arrived, or that the server
@@ -74,6 +79,7 @@ type connection struct {
 	offers  lists // the last that were read
 	flights map[string]*flight
 	tokens  int
+	late    time.Time // until then, a question may be of a call that was given up
 }
 
 func newConnection(server Server, version string, logger *slog.Logger, jitter func(time.Duration) time.Duration, changed func()) *connection {
@@ -147,7 +153,7 @@ func (c *connection) keep(ctx context.Context, l *link) error {
 		return err
 	}
 	c.mu.Lock()
-	c.link, c.down = l, nil
+	c.link, c.down, c.late = l, nil, time.Time{}
 	offered := len(c.offers.tools)
 	c.mu.Unlock()
 	if changed {
@@ -363,11 +369,14 @@ func (c *connection) refresh(ctx context.Context, l *link) (changed bool, err er
 // that; as tools, they are an error.
 func (c *connection) read(ctx context.Context, l *link, one list) ([]json.RawMessage, error) {
 	var all []json.RawMessage
-	params := new(rawParams)
+	size, params := 0, new(rawParams)
 	for range maxPages {
 		result, err := c.send(ctx, l, newFlight(ctx, one.method, relay{}), params)
 		if err != nil {
 			return nil, fmt.Errorf("listing its %s: %w", one.member, err)
+		}
+		if size += len(result); size > maxListBytes {
+			return nil, fmt.Errorf("its list of %s is larger than %d MiB", one.member, maxListBytes>>20)
 		}
 		// Each element is read strictly later, so that one that isn't strict JSON
 		// only costs itself.
@@ -423,6 +432,11 @@ func (c *connection) call(ctx context.Context, method string, params json.RawMes
 	defer context.AfterFunc(l.calls, func() { end(context.Cause(l.calls)) })()
 	raw.SetMeta(map[string]any{progressToken: f.token})
 	result, err := c.send(ctx, l, f, raw)
+	if err != nil && ctx.Err() != nil && f.departed.Load() {
+		c.mu.Lock()
+		c.late = time.Now().Add(lateWait)
+		c.mu.Unlock()
+	}
 	l.over(f, err != nil && ctx.Err() != nil)
 	if err != nil {
 		if errors.Is(err, errUnavailable) || errors.Is(err, errCutOff) {

@@ -135,6 +135,11 @@ func TestListsAreBounded(t *testing.T) {
 		"too many tools": {
 			but(modest, methodListTools, func(json.RawMessage) string { return `"result":{"tools":` + many(maxListed+1) + `}` }), "it lists more than 1000 tools",
 		},
+		"too large a list": {
+			but(modest, methodListTools, func(json.RawMessage) string {
+				return `"result":{"tools":[{"name":"t","description":"` + strings.Repeat("x", 1<<20) + `"}],"nextCursor":"x"}`
+			}), "its list of tools is larger than 16 MiB",
+		},
 		"no list": {
 			but(modest, methodListTools, func(json.RawMessage) string { return `"result":{"tools":7}` }), "is not an array",
 		},

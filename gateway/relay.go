@@ -206,8 +206,9 @@ func (c *connection) progressed(params json.RawMessage) {
 }
 
 // asked passes a server's question on to the call that it is about. Where the
-// transport doesn't say which that is, it is the only one in flight: with several
-// it might reach somebody else's person, so then nobody is asked.
+// transport doesn't say which that is, it is the only one in flight: with several,
+// of which one may have been given up, it might reach somebody else's person, so
+// then nobody is asked.
 func (c *connection) asked(ctx context.Context, request *sdk.ElicitRequest) (sdk.Result, error) {
 	if request.Params == nil {
 		return &sdk.ElicitResult{Action: "cancel"}, nil
@@ -216,7 +217,7 @@ func (c *connection) asked(ctx context.Context, request *sdk.ElicitRequest) (sdk
 	token, known := request.Params.Meta[carriedToken].(string)
 	c.mu.Lock()
 	f := c.flights[token]
-	if !known && len(c.flights) == 1 {
+	if !known && len(c.flights) == 1 && time.Now().After(c.late) {
 		for _, only := range c.flights {
 			f = only
 		}
