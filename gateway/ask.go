@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/countersign/countersign/internal/seal"
 	"github.com/countersign/countersign/internal/strictjson"
 )
 
@@ -127,6 +128,9 @@ var errCantAsk = errors.New("the server asks for input that the client can't be 
 func (a *asker) converse(params []strictjson.Member, send func([]strictjson.Member) (json.RawMessage, error)) (json.RawMessage, error) {
 	for range maxRounds {
 		result, err := send(params)
+		if refused, ok := errors.AsType[*notRun](err); ok && value(params, inputResponses) != nil && !seal.Ours(text(params, requestState)) {
+			return nil, &notRun{text: halfWay(refused.text), cause: refused.cause}
+		}
 		if err != nil || a.modern || !needsInput(result) {
 			return result, err
 		}

@@ -402,6 +402,17 @@ func TestInputPasses(t *testing.T) {
 		if got := texts(t, string(result))[0]; got != `{"a":1}` {
 			t.Errorf("echoed %s", got)
 		}
+		// If it doesn't go on, the server was called all the same.
+		for _, test := range []struct{ more, says string }{
+			{`,"requestState":"sealed","inputResponses":{"q":{"action":"decline"}}`, "may have done something before"},
+			{"", "Nothing ran"},
+		} {
+			text := string(h.must("echo", `{"a":1,"A":1}`, test.more))
+			requireText(t, text, test.says, "in different case. Use one.")
+			if test.more != "" && strings.Contains(text, "Nothing ran") {
+				t.Errorf("something may have run, but: %s", text)
+			}
+		}
 	})
 	t.Run("to who can be asked at once", func(t *testing.T) {
 		t.Parallel()

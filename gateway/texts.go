@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/countersign/countersign/approval"
@@ -125,6 +126,12 @@ func whenRejected(r *approval.Request) string {
 // whenUsed is for a confirmation that was used before.
 func whenUsed(id approval.ID) string {
 	return fmt.Sprintf("Nothing more ran: this confirmation was used before, and works once. %s to see what came of the call that it was for.", fetch(id))
+}
+
+// halfWay is for a call whose server was reached and asked for input, and that
+// then went no further for the reason that why gives.
+func halfWay(why string) string {
+	return "The tool didn't finish, and may have done something before: its server was called and asked for input, and the answers were not sent on. " + strings.TrimPrefix(why, "Nothing ran: ")
 }
 
 // whenStale is for a confirmation of something else than is asked now.
