@@ -98,6 +98,9 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 		argv = append(argv, string(argument))
 	}
 	if len(argv) < 2 || argv[0] != "--" {
+		if len(argv) == 1 && argv[0] == "--" {
+			return &codedError{exitNotUnderstood, errors.New("run: no command comes after \"--\", as in: countersign run -- git push")}
+		}
 		// Also for an option that doesn't exist, which would look like a command.
 		return &codedError{exitNotUnderstood, fmt.Errorf("run: after the options come \"--\" and the command, as in: countersign run -- git push; here comes %s", visible.Line(strings.Join(argv, " ")))}
 	}
