@@ -85,7 +85,8 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Handler serves the Web API, Socket Mode, response URLs and the page. It
+// Handler serves the Web API, Sign in with Slack, Socket Mode, response URLs and
+// the page. It
 // refuses requests whose Host isn't a loopback name, so that a page of another
 // site can't reach it through a name of its own that resolves to loopback, and
 // changes that a browser asks for on behalf of another site.
@@ -94,6 +95,7 @@ func (w *Workspace) Handler() http.Handler {
 	mux.HandleFunc("/api/{method}", w.serveAPI)
 	mux.HandleFunc("GET /socket", w.serveSocket)
 	mux.HandleFunc("POST /response/{id}", w.serveResponse)
+	w.serveOpenID(mux)
 	w.servePage(mux)
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

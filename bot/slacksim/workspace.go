@@ -28,6 +28,9 @@ type Options struct {
 	BotToken, AppToken string
 	// SigningSecret signs interactions; it defaults to demo-signing-secret.
 	SigningSecret string
+	// ClientID and ClientSecret are the app's for Sign in with Slack; they default
+	// to 1.demo and demo-client-secret.
+	ClientID, ClientSecret string
 	// InteractivityURL is the app's Request URL. It can be set later with
 	// SetInteractivityURL. While a Socket Mode client is connected,
 	// interactions go there instead.
@@ -78,6 +81,10 @@ type Workspace struct {
 	next     int             // which socket gets the next envelope
 	waiting  map[chan struct{}]bool
 	consoles []*Console
+
+	redirects []string // where people who sign in may be sent
+	codes     map[string]signInCode
+	key       signInKey
 }
 
 // New makes an empty workspace: its bot user exists, nobody else, and no
@@ -97,6 +104,8 @@ func New(options Options) *Workspace {
 	defaultTo(&options.BotToken, "xoxb-demo")
 	defaultTo(&options.AppToken, "xapp-demo")
 	defaultTo(&options.SigningSecret, "demo-signing-secret")
+	defaultTo(&options.ClientID, "1.demo")
+	defaultTo(&options.ClientSecret, "demo-client-secret")
 	defaultTo(&options.Addr, "127.0.0.1:0")
 	w := &Workspace{
 		options:  options,
@@ -112,6 +121,7 @@ func New(options Options) *Workspace {
 		buckets:  map[string]*bucket{},
 		tickets:  map[string]bool{},
 		waiting:  map[chan struct{}]bool{},
+		codes:    map[string]signInCode{},
 	}
 	if options.Scopes == nil {
 		w.options.Scopes = allScopes()
