@@ -285,6 +285,16 @@ func untilDeadline(r *Request, now time.Time) time.Duration {
 // Drain ends all waiting, now and from now on, as if its bound had passed.
 func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
+// Standing returns which of the policy's roles a person holds now. The error wraps
+// ErrIneligible or ErrUnverified.
+func (s *Service) Standing(ctx context.Context, who Approver) (Standing, error) {
+	standing, err := s.directory.Standing(ctx, who, s.Policy().Roles())
+	if err != nil {
+		return Standing{}, fmt.Errorf("checking which roles somebody holds: %w", err)
+	}
+	return standing, nil
+}
+
 // Review returns a request for a person to read, after checking that the
 // person's account may decide at all. It needs no role: those who see a card
 // may read all of it. The error wraps ErrIneligible or ErrUnverified, or is

@@ -14,7 +14,7 @@ func TestManifest(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]bot.ManifestOptions{
 		"socket": {},
-		"http":   {URL: "https://approvals.example.com/", PrivateChannel: true, UserGroups: true},
+		"http":   {URL: "https://approvals.example.com/", PrivateChannel: true, UserGroups: true, SignInURL: "https://approvals.example.com/sign-in/callback"},
 	} {
 		manifest, err := bot.Manifest(options)
 		if err != nil {
@@ -25,6 +25,9 @@ func TestManifest(t *testing.T) {
 	for _, address := range []string{"http://approvals.example.com", "approvals.example.com", "https://", "https://x.example/?a=b", "::"} {
 		if got, err := bot.Manifest(bot.ManifestOptions{URL: address}); err == nil {
 			t.Errorf("%q was accepted: %s", address, got)
+		}
+		if got, err := bot.Manifest(bot.ManifestOptions{SignInURL: address}); err == nil {
+			t.Errorf("%q was accepted to come back to: %s", address, got)
 		}
 	}
 }

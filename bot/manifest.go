@@ -31,6 +31,9 @@ type ManifestOptions struct {
 	// /slack/interactions. Without it the app uses Socket Mode, and needs an
 	// app-level token with connections:write.
 	URL string
+	// SignInURL is the https address to which Slack sends people back who sign in.
+	// Without it, nobody signs in.
+	SignInURL string
 	// PrivateChannel says that the channel for cards is a private one.
 	PrivateChannel bool
 	// UserGroups says that a role names Slack user groups.
@@ -62,8 +65,10 @@ type manifest struct {
 		} `json:"bot_user"`
 	} `json:"features"`
 	OAuth struct {
-		Scopes struct {
-			Bot []string `json:"bot"`
+		RedirectURLs []string `json:"redirect_urls,omitempty"`
+		Scopes       struct {
+			User []string `json:"user,omitempty"`
+			Bot  []string `json:"bot"`
 		} `json:"scopes"`
 	} `json:"oauth_config"`
 	Settings struct {
@@ -98,6 +103,13 @@ func Manifest(options ManifestOptions) (string, error) {
 			return "", fmt.Errorf("%q is not an https address; Slack posts clicks only to one", options.URL)
 		}
 		m.Settings.Interactivity.RequestURL = strings.TrimRight(options.URL, "/") + "/slack/interactions"
+	}
+	if options.SignInURL != "" {
+		if u, err := url.Parse(options.SignInURL); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return "", fmt.Errorf("%q is not an https address; Slack sends people who sign in only to one", options.SignInURL)
+		}
+		m.OAuth.RedirectURLs = []string{options.SignInURL}
+		m.OAuth.Scopes.User = []string{"openid"} // who they are, and nothing else of them
 	}
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

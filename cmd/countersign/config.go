@@ -46,7 +46,9 @@ type slackConfig struct {
 	Channel            string `yaml:"channel"`
 	Interactions       string `yaml:"interactions"`
 	AllowSharedChannel bool   `yaml:"allow_shared_channel"`
+	ClientID           string `yaml:"client_id"`
 	APIURL             string `yaml:"api_url"`
+	Issuer             string `yaml:"issuer"`
 }
 
 type requestsConfig struct {
@@ -198,6 +200,17 @@ func (c config) check() error {
 			problem("slack.api_url: %q sends the bot's token in the clear; use https", c.Slack.APIURL)
 		}
 	}
+	if c.Slack.Issuer != "" {
+		issuer, err := url.Parse(c.Slack.Issuer)
+		switch {
+		case err != nil || issuer.Host == "" || (issuer.Scheme != "https" && issuer.Scheme != "http"):
+			problem("slack.issuer: %q is not an address like https://slack.com", c.Slack.Issuer)
+		case issuer.Scheme == "http" && !loopback.Is(issuer.Hostname()):
+			problem("slack.issuer: %q would say who people are in the clear; use https", c.Slack.Issuer)
+		case c.Slack.ClientID == "":
+			problem("slack.issuer: is for people who sign in, which takes slack.client_id")
+		}
+	}
 	if c.Requests.PayloadLimit < 1024 || c.Requests.PayloadLimit > maxPayloadLimit {
 		problem("requests.payload_limit: %d; 1024 to %d bytes are accepted", c.Requests.PayloadLimit, maxPayloadLimit)
 	}
@@ -222,6 +235,7 @@ type secrets struct {
 	AppToken       secret
 	SigningSecret  secret
 	PreviousSecret secret // still accepted while Slack is told the new one
+	ClientSecret   secret // for people who sign in
 
 	// Downstream are what downstream servers are given, by their names.
 	Downstream map[string]downstreamSecrets
@@ -234,6 +248,7 @@ const (
 	appTokenVariable       = "COUNTERSIGN_SLACK_APP_TOKEN"
 	signingSecretVariable  = "COUNTERSIGN_SLACK_SIGNING_SECRET"
 	previousSecretVariable = "COUNTERSIGN_SLACK_SIGNING_SECRET_PREVIOUS"
+	clientSecretVariable   = "COUNTERSIGN_SLACK_CLIENT_SECRET"
 	agentTokenVariable     = "COUNTERSIGN_TOKEN"
 )
 
@@ -262,6 +277,9 @@ func readSecrets(c config, environment func(string) string) (secrets, error) {
 	} else {
 		read(&s.SigningSecret, signingSecretVariable, "", "the signing secret, from \"Basic Information\"")
 		read(&s.PreviousSecret, previousSecretVariable, "", "the signing secret before the current one")
+	}
+	if c.Slack.ClientID != "" {
+		read(&s.ClientSecret, clientSecretVariable, "", "the client secret, from \"Basic Information\"")
 	}
 	downstream, err := c.Gateway.readSecrets(environment)
 	s.Downstream = downstream

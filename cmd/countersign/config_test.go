@@ -122,6 +122,9 @@ func TestConfigRefuses(t *testing.T) {
 		{"a second document", "mcp:\n", "---\nmcp:\n", "second document", ""},
 		{"a payload limit of nothing", "payload_limit: 262144", "payload_limit: 0", "requests.payload_limit", ""},
 		{"a Slack address in the clear", `api_url: ""`, "api_url: http://slack.example/api/", "use https", ""},
+		{"who people are, in the clear", `issuer: ""`, "issuer: http://slack.example", "use https", ""},
+		{"no address for who people are", `issuer: ""`, "issuer: slack.com", "is not an address", ""},
+		{"an issuer that nobody signs in with", `issuer: ""`, "issuer: https://slack-gov.com", "slack.client_id", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -157,6 +160,8 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := defaultConfig()
+	signIn := defaultConfig()
+	signIn.Slack.ClientID = "1.2"
 	overHTTPOnly := defaultConfig()
 	overHTTPOnly.Slack.Interactions = overHTTP
 	tests := []struct {
@@ -169,6 +174,8 @@ func TestSecrets(t *testing.T) {
 		{"http", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1", signingSecretVariable: "s"}, ""},
 		{"from a file", socket, map[string]string{botTokenVariable + "_FILE": file, appTokenVariable: "xapp-1"}, ""},
 		{"what the other way needs isn't read", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1", signingSecretVariable: "s", appTokenVariable: "nonsense"}, ""},
+		{"for signing in", signIn, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1", clientSecretVariable: "c"}, ""},
+		{"no client secret for signing in", signIn, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1"}, clientSecretVariable},
 		{"no bot token", socket, map[string]string{appTokenVariable: "xapp-1"}, botTokenVariable},
 		{"no app token for a socket", socket, map[string]string{botTokenVariable: "xoxb-1"}, appTokenVariable},
 		{"no signing secret for http", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1"}, signingSecretVariable},

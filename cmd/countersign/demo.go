@@ -13,6 +13,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/bot/slacksim"
+	"github.com/countersign/countersign/web"
 )
 
 type demoCommand struct {
@@ -80,12 +81,14 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 		s.watch.logger = slog.New(slog.NewTextHandler(p.stderr, nil))
 	}
 	slack.SetInteractivityURL(s.config.URL + "/slack/interactions")
+	slack.SetRedirectURLs(s.config.URL + web.CallbackPath)
 	_, token, err := s.service.CreateToken(ctx, operator(), "crm-agent", approval.Approver{Workspace: demoWorkspace, User: demoOwner})
 	if err != nil {
 		return errors.Join(err, s.close())
 	}
 
 	fmt.Fprintf(p.stdout, "Open %s, choose who you are, and decide.\n", slack.URL)
+	fmt.Fprintf(p.stdout, "The review page is %s: sign in as one of them.\n", s.config.URL)
 	fmt.Fprintf(p.stdout, "Its policy is %s; change it, and see.\n", options.config.Policy)
 	fmt.Fprintf(p.stdout, "Everything is on this machine; Ctrl-C ends it.\n\n")
 
@@ -129,7 +132,9 @@ func demoOptions(folder string, slack *slacksim.Server, logger *slog.Logger) (se
 		Workspace:    demoWorkspace,
 		Channel:      demoChannel,
 		Interactions: overHTTP,
+		ClientID:     slack.Options().ClientID,
 		APIURL:       slack.APIURL(),
+		Issuer:       slack.URL,
 	}
 	if err := os.WriteFile(conf.Policy, demoPolicy, 0o600); err != nil {
 		return serverOptions{}, fmt.Errorf("writing the demo's policy: %w", err)
@@ -147,7 +152,11 @@ func demoOptions(folder string, slack *slacksim.Server, logger *slog.Logger) (se
 
 func demoSecrets(slack *slacksim.Server) secrets {
 	options := slack.Options()
-	return secrets{BotToken: secret(options.BotToken), SigningSecret: secret(options.SigningSecret)}
+	return secrets{
+		BotToken:      secret(options.BotToken),
+		SigningSecret: secret(options.SigningSecret),
+		ClientSecret:  secret(options.ClientSecret),
+	}
 }
 
 // demoPause is between one request of the demo's agent and the next, so that a

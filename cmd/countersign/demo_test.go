@@ -52,11 +52,19 @@ type step = chromedp.Action[chromedp.Void]
 
 func steps(all ...step) step { return chromedp.Steps(all...) }
 
-// waitFor waits until the page says that an expression is true.
+// pageGone is in what the browser answers when a page has just given way to another.
+const pageGone = "(-32000)"
+
+// waitFor waits until the page says that an expression is true, also if another
+// page comes meanwhile.
 func waitFor(expression string) step {
 	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		_, err := chromedp.Poll[bool](expression)(ctx, t)
-		return chromedp.Void{}, err
+		for {
+			_, err := chromedp.Poll[bool](expression)(ctx, t)
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), pageGone) {
+				return chromedp.Void{}, err
+			}
+		}
 	}
 }
 
@@ -101,8 +109,9 @@ func picture(name string) step {
 	}
 }
 
-// startDemo runs the demo as its users do and returns the address it prints.
-func startDemo(t *testing.T) string {
+// startDemo runs the demo as its users do and returns the addresses it prints:
+// the simulated Slack's and the review page's.
+func startDemo(t *testing.T) (slack, review string) {
 	t.Helper()
 	demo := exec.CommandContext(t.Context(), "countersign", "demo", "--listen", "127.0.0.1:0")
 	demo.Cancel = func() error { return demo.Process.Signal(os.Interrupt) }
@@ -114,19 +123,56 @@ func startDemo(t *testing.T) string {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatal("the demo said nothing")
-	}
-	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(lines.Text())
-	if address == "" {
-		t.Fatalf("no address in %q", lines.Text())
+	for _, into := range []*string{&slack, &review} {
+		if !lines.Scan() {
+			t.Fatal("the demo said nothing more")
+		}
+		if *into = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(lines.Text()); *into == "" {
+			t.Fatalf("no address in %q", lines.Text())
+		}
 	}
 	go func() {
 		for lines.Scan() {
 		}
 	}()
 	t.Cleanup(func() { _ = demo.Wait() })
-	return address
+	return slack, review
+}
+
+// Somebody without a role sees no more than a stranger does; somebody on call is
+// known, on a phone too.
+func TestSignInInABrowser(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t, 390, 760)
+	_, address := startDemo(t)
+	signIn := func(user, name string) step {
+		return steps(
+			press("form button"),
+			show(".signin", name),
+			press(`.signin a[href*="user=`+user+`"]`),
+		)
+	}
+	var was string
+	err := chromedp.Do(ctx,
+		chromedp.Navigate(address+"/review?elicitationId=req_0123456789abcdef0123456789abcdef"),
+		show("h1", "Sign in to review"),
+		picture("sign-in"),
+		signIn("U0SAM", "Sam"),
+		show("[role=alert]", "holds no role here"),
+		picture("no-role"),
+		signIn("U0ADA", "Ada Moreau"),
+		show("main", "signed in as U0ADA (oncall)"),
+		picture("signed-in"),
+		read(chromedp.Location(), &was),
+		press("form button"),
+		show("h1", "Sign in to review"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := address + "/review?elicitationId=req_0123456789abcdef0123456789abcdef"; was != want {
+		t.Errorf("signing in led to %s, want %s", was, want)
+	}
 }
 
 // What somebody sees who tries the demo: reading needs nobody, one who isn't on
@@ -137,7 +183,7 @@ func startDemo(t *testing.T) string {
 func TestDemoInABrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t, 1280, 960)
-	address := startDemo(t)
+	address, _ := startDemo(t)
 	approve := steps(
 		press(`[data-action-id="approve"]`),
 		show("#confirm", "crm.delete_records on 214 records"),
@@ -217,10 +263,11 @@ func TestDemoInABrowser(t *testing.T) {
 func TestDemoOnAPhone(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t, 390, 844)
+	address, _ := startDemo(t)
 	var overflow bool
 	err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile),
-		chromedp.Navigate(startDemo(t)+"/?user=U0ADA"),
+		chromedp.Navigate(address+"/?user=U0ADA"),
 		show("#messages h3", "Approval needed"),
 		picture("phone"),
 		read(chromedp.Evaluate[bool](`document.documentElement.scrollWidth > window.innerWidth`), &overflow),

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -195,7 +196,12 @@ func (s *server) routes() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the url: %w", err)
 	}
-	pages, err := web.Handler(web.Options{SlackURL: s.channelURL})
+	pages, err := web.Handler(s.service, web.Options{
+		URL:      strings.TrimRight(s.config.URL, "/"),
+		SlackURL: s.channelURL,
+		SignIn:   s.signIn(),
+		Logger:   s.logger,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -246,6 +252,15 @@ func (s *server) routes() (http.Handler, error) {
 	})
 	open.Handle("/", web.Guard(mux, []string{public.Hostname()}, s.logger))
 	return open, nil
+}
+
+// signIn is how people sign in; nil if they can't.
+func (s *server) signIn() *web.SignIn {
+	conf := s.config.Slack
+	if conf.ClientID == "" {
+		return nil
+	}
+	return &web.SignIn{ClientID: conf.ClientID, ClientSecret: string(s.secrets.ClientSecret), Issuer: conf.Issuer, Workspace: conf.Workspace}
 }
 
 func (s *server) toolOptions() mcp.Options {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/countersign/countersign/approval/approvaltest"
 	"github.com/countersign/countersign/web"
 )
 
@@ -18,7 +19,7 @@ const channel = "https://app.slack.com/client/T0DEMO/C0APPROVALS"
 
 func pages(t *testing.T) http.Handler {
 	t.Helper()
-	handler, err := web.Handler(web.Options{SlackURL: channel})
+	handler, err := web.Handler(approvaltest.New(t).Service, web.Options{URL: "http://localhost", SlackURL: channel})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// How long somebody stays signed in: without doing anything, and at most.
+const (
+	idleLimit    = 15 * time.Minute
+	sessionLimit = 8 * time.Hour
+)
+
+// signInLimit is how long a sign-in may take.
+const signInLimit = 10 * time.Minute
+
+// maxKept bounds the sessions, and the sign-ins that have begun, that are kept at
+// once. Anybody can begin a sign-in; the oldest gives way.
+const maxKept = 10_000
+
+// token is a secret that a cookie or an address carries. It is kept only as its
+// hash.
+type token string
+
+type tokenHash [sha256.Size]byte
+
+func (t token) hash() tokenHash { return sha256.Sum256([]byte(t)) }
+
+// session is what the server knows of a browser that somebody has signed in with.
+type session struct {
+	who        approval.Approver
+	signedInAt time.Time
+	seenAt     time.Time
+}
+
+// signInAttempt is a sign-in that has begun, until the provider sends the browser
+// back.
+type signInAttempt struct {
+	browser tokenHash // of the cookie of the browser that began it
+	nonce   string
+	back    string // where the browser goes then
+	begunAt time.Time
+}
+
+// sessions are in memory: who is signed in is forgotten when the server stops,
+// and then signs in again.
+type sessions struct {
+	now    func() time.Time
+	random func() string // at least 128 bits, as text
+
+	mu       sync.Mutex
+	byHash   map[tokenHash]session
+	attempts map[tokenHash]signInAttempt // by the state that comes back
+}
+
+func newSessions(now func() time.Time, random func() string) *sessions {
+	return &sessions{now: now, random: random, byHash: make(map[tokenHash]session), attempts: make(map[tokenHash]signInAttempt)}
+}
+
+// start begins a session, with a new id whatever the browser had before.
+func (s *sessions) start(who approval.Approver) token {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	makeRoom(s.byHash, func(one session) time.Time { return one.seenAt })
+	id := token(s.random())
+	s.byHash[id.hash()] = session{who: who, signedInAt: now, seenAt: now}
+	return id
+}
+
+// use returns a session that goes on, which counts as doing something.
+func (s *sessions) use(id token) (session, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash, now := id.hash(), s.now()
+	one, ok := s.byHash[hash]
+	if !ok {
+		return session{}, false
+	}
+	if now.Sub(one.seenAt) >= idleLimit || now.Sub(one.signedInAt) >= sessionLimit {
+		delete(s.byHash, hash)
+		return session{}, false
+	}
+	one.seenAt = now
+	s.byHash[hash] = one
+	return one, true
+}
+
+func (s *sessions) end(id token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byHash, id.hash())
+}
+
+// begin notes a sign-in, and returns what the browser that begins it keeps, the
+// state that is to come back with it, and the nonce that the identity must have.
+func (s *sessions) begin(back string) (browser, state token, nonce string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	makeRoom(s.attempts, func(one signInAttempt) time.Time { return one.begunAt })
+	browser, state, nonce = token(s.random()), token(s.random()), s.random()
+	s.attempts[state.hash()] = signInAttempt{browser: browser.hash(), nonce: nonce, back: back, begunAt: s.now()}
+	return browser, state, nonce
+}
+
+// finish uses up a sign-in: it is the browser's that began it, once, and in time.
+func (s *sessions) finish(browser, state token) (signInAttempt, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, ok := s.attempts[state.hash()]
+	if !ok || one.browser != browser.hash() {
+		return signInAttempt{}, false // somebody else's isn't used up
+	}
+	delete(s.attempts, state.hash())
+	return one, s.now().Sub(one.begunAt) < signInLimit
+}
+
+// makeRoom has one of the kept give way if there are too many.
+func makeRoom[T any](kept map[tokenHash]T, at func(T) time.Time) {
+	if len(kept) < maxKept {
+		return
+	}
+	var oldest tokenHash
+	first := true
+	for hash, one := range kept {
+		if first || at(one).Before(at(kept[oldest])) {
+			oldest, first = hash, false
+		}
+	}
+	delete(kept, oldest)
+}
+
+// cookies are those of the server's address. Over https their names have the
+// prefix that keeps other hosts from setting them; over http, which is for this
+// machine only, browsers refuse that.
+type cookies struct{ secure bool }
+
+// What the cookies hold.
+const (
+	sessionCookie = "countersign-session"
+	signInCookie  = "countersign-sign-in"
+)
+
+func (c cookies) name(name string) string {
+	if c.secure {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// set has the browser keep a token until it is closed. It comes along when
+// somebody follows a link from elsewhere, and with no other request from there.
+func (c cookies) set(w http.ResponseWriter, name string, value token) {
+	http.SetCookie(w, &http.Cookie{Name: c.name(name), Value: string(value), Path: "/", Secure: c.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+}
+
+func (c cookies) clear(w http.ResponseWriter, name string) {
+	http.SetCookie(w, &http.Cookie{Name: c.name(name), Path: "/", MaxAge: -1, Secure: c.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+}
+
+// get returns a request's token; empty if it has none, or several.
+func (c cookies) get(r *http.Request, name string) token {
+	all := r.CookiesNamed(c.name(name))
+	if len(all) != 1 {
+		return ""
+	}
+	return token(all[0].Value)
+}
