@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -379,6 +380,25 @@ func TestWhoIsToldOfWhatTheClientIsAsked(t *testing.T) {
 		}
 		if got, err := f.Service.TellPeople(t.Context(), f.Agent, r.ID); err != nil || got.Revision != again.Revision+1 {
 			t.Errorf("told once it is decided: %+v (%v)", got, err)
+		}
+	})
+	t.Run("at the same moment", func(t *testing.T) {
+		t.Parallel()
+		f := fixture(t)
+		for range 10 {
+			r := f.ProposeRun(t, asked)
+			var racing sync.WaitGroup
+			for range 8 {
+				racing.Go(func() {
+					if _, err := f.Service.TellPeople(t.Context(), f.Agent, r.ID); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			racing.Wait()
+			if types, _ := eventsOf(t, f, r.ID); types != "request.created people.told" {
+				t.Errorf("the events are %s", types)
+			}
 		}
 	})
 	t.Run("the same call of a client that can't be asked", func(t *testing.T) {

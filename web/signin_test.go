@@ -171,6 +171,24 @@ func TestSignIn(t *testing.T) {
 	b.requireSignedIn("")
 }
 
+// A sign-in works once, even with all that belongs to it.
+func TestSignInIsUsedUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser(t)
+	sent := b.open(http.MethodPost, locator)
+	kept := "countersign-sign-in=" + b.cookie("countersign-sign-in")
+	for i, want := range []int{http.StatusSeeOther, http.StatusForbidden} {
+		back, err := s.slack.Authorize("U0ALICE", sent.location)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.browser(t).open(http.MethodGet, back, "Cookie", kept); got.status != want {
+			t.Errorf("time %d: %d", i+1, got.status)
+		}
+	}
+}
+
 // A session ends when it isn't used, after a day's work, and with the last role.
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
