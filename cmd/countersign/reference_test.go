@@ -125,13 +125,34 @@ func TestReferenceServers(t *testing.T) {
 	if made := toolCall(t, agent, "create_entities", `{"entities":[{"name":"ada","entityType":"person","observations":["x"]}]}`); made.IsError {
 		t.Fatalf("got %s", encoded(t, made))
 	}
-	rejected := toolCall(t, agent, "delete_entities", `{"entityNames":["ada"]}`)
-	if err := json.Unmarshal([]byte(metaOf(rejected)), &waits); err != nil {
-		t.Fatalf("got %s (%v)", encoded(t, rejected), err)
+	waiting = toolCall(t, agent, "delete_entities", `{"entityNames":["ada"]}`)
+	if err := json.Unmarshal([]byte(metaOf(waiting)), &waits); err != nil {
+		t.Fatalf("got %s (%v)", encoded(t, waiting), err)
 	}
-	w.card(t, func(m slacksim.Message) bool { return strings.Contains(m.Text, "delete_entities") })
-	if graph := encoded(t, toolCall(t, agent, "read_graph", `{}`)); !strings.Contains(graph, "ada") {
-		t.Errorf("what waits has run: %s", graph)
+	card = w.card(t, func(m slacksim.Message) bool { return strings.Contains(m.Text, "delete_entities") })
+	stored := func() string {
+		t.Helper()
+		content, err := os.ReadFile(memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	if !strings.Contains(stored(), "ada") {
+		t.Error("what waits has run")
+	}
+	w.click(t, "U0GRACE", card.TS, "approve")
+	if result := toolCall(t, agent, "await_result", `{"requestId":"`+waits.RequestID+`"}`); result.IsError {
+		t.Fatalf("got %s", encoded(t, result))
+	}
+	if strings.Contains(stored(), "ada") {
+		t.Errorf("it wasn't deleted: %s", stored())
+	}
+	toolCall(t, agent, "create_entities", `{"entities":[{"name":"ada","entityType":"person","observations":["again"]}]}`)
+	toolCall(t, agent, "await_result", `{"requestId":"`+waits.RequestID+`"}`)
+	w.click(t, "U0ADA", card.TS, "approve")
+	if !strings.Contains(stored(), "again") {
+		t.Error("it was deleted a second time")
 	}
 }
 
