@@ -383,38 +383,44 @@ func TestRespelledIsTheSame(t *testing.T) {
 	}
 }
 
-// What people have before them isn't run by the gateway because the policy asks
-// nobody any more: they could have it run a second time.
+// What people have before them isn't run a second time by the gateway because the
+// policy asks nobody any more: if they have decided, that counts, and else the new
+// call takes its place.
 func TestAllowedTwin(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.NewRuns(t)
-	waiting := f.ProposeRun(t)
+	waiting, approved := f.ProposeRun(t), f.ProposeRun(t)
+	f.Decide(t, approvaltest.Alice, approved, approval.Approve)
 	if err := f.Service.SetPolicy(t.Context(), approvaltest.RunPolicy(t, `rules: [{id: down, actions: [payouts.create], lower_to: 1, why: "Down."}]`)); err != nil {
 		t.Fatal(err)
 	}
-	repeat := func() *approval.Request {
+	repeat := func(r *approval.Request) *approval.Request {
 		t.Helper()
-		r, err := f.Service.Request(t.Context(), f.Agent, approvaltest.Call(waiting.Target))
+		r, err := f.Service.Request(t.Context(), f.Agent, approvaltest.Call(r.Target))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	if r := repeat(); r.ID != waiting.ID || r.Status != approval.Pending {
-		t.Errorf("while it waits: got %s, which is %s", r.ID, r.Status)
+	if r := repeat(waiting); r.ID == waiting.ID || r.Status != approval.Applied {
+		t.Errorf("while the first waits: got %s, which is %s", r.ID, r.Status)
 	}
-	f.Decide(t, approvaltest.Alice, waiting, approval.Approve)
-	if r := repeat(); r.ID != waiting.ID {
+	b := approvaltest.Ballot(waiting, approval.Approve)
+	if r, err := f.Service.Decide(t.Context(), approvaltest.Alice, b); !errors.Is(err, approval.ErrDecided) || r.Status != approval.Rejected || !strings.Contains(r.Reason, "asks nobody") {
+		t.Errorf("approving the first as well: %s, %q (%v)", r.Status, r.Reason, err)
+	}
+
+	if r := repeat(approved); r.ID != approved.ID {
 		t.Errorf("approved: got %s, which is %s", r.ID, r.Status)
 	}
-	f.Run(t, waiting, "{}")
-	if r := repeat(); r.ID != waiting.ID {
+	f.Run(t, approved, "{}")
+	if r := repeat(approved); r.ID != approved.ID {
 		t.Errorf("before the agent has its result: got %s, which is %s", r.ID, r.Status)
 	}
-	if _, _, err := f.Service.ReturnResult(t.Context(), f.Agent, waiting.ID); err != nil {
+	if _, _, err := f.Service.ReturnResult(t.Context(), f.Agent, approved.ID); err != nil {
 		t.Fatal(err)
 	}
-	if r := repeat(); r.ID == waiting.ID || r.Status != approval.Applied {
+	if r := repeat(approved); r.ID == approved.ID || r.Status != approval.Applied {
 		t.Errorf("once it has it: got %s, which is %s", r.ID, r.Status)
 	}
 }

@@ -26,7 +26,10 @@ type Backlog struct {
 }
 
 // twinError means that the agent already waits for an answer to the same.
-type twinError struct{ twin ID }
+type twinError struct {
+	twin    ID
+	allowed bool // the policy asks nobody for it any more
+}
 
 func (e *twinError) Error() string { return "the same request is open as " + string(e.twin) }
 
@@ -37,7 +40,7 @@ func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
 	// What people have before them doesn't run once more because of a grant, nor
 	// in the gateway because the policy asks nobody any more.
 	if backlog.Twin != "" && r.Status != Rejected && (r.Status == Pending || r.GrantedBy != "" || r.Executor == ByGateway) {
-		return &twinError{backlog.Twin}
+		return &twinError{twin: backlog.Twin, allowed: r.Status != Pending && r.GrantedBy == ""}
 	}
 	if r.Status != Pending {
 		return nil // people aren't asked

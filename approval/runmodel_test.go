@@ -279,7 +279,7 @@ func TestRunsAgainstModel(t *testing.T) {
 	for _, want := range []string{
 		"allowed", "denied", "pending", "twin pending", "twin approved", "twin running", "granted", "granted by a session",
 		"run by people", "run by a grant", "superseded", "superseded by a grant", "unknown", "returned", "edited",
-		"unpinned", "grant revoked", "expired", "tool changed",
+		"unpinned", "grant revoked", "expired", "tool changed", "twin withdrawn",
 	} {
 		if seen[want] == 0 {
 			t.Errorf("nothing was ever %s, so nothing was tested of it", want)
@@ -439,7 +439,13 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 			rt.Fatal(err)
 		}
 		if !now.denied {
-			if twin := m.twin(c); twin != nil {
+			twin := m.twin(c)
+			if twin != nil && now.allowed && twin.stored == approval.Pending {
+				seen["twin withdrawn"]++
+				twin.become(approval.Rejected, clock)
+				twin = m.twin(c) // one that was approved before
+			}
+			if twin != nil {
 				if got.ID != twin.id {
 					rt.Fatalf("got %s, which is %s by %q, want the same as before, %s", got.ID, got.Status, got.GrantedBy, twin.id)
 				}

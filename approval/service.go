@@ -125,9 +125,18 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 	}
 	ctx, cancel := uninterrupted(ctx, changeLimit)
 	defer cancel()
-	r, err := s.underPolicy(nil, func(current *policy.Policy) (*Request, error) {
-		return s.ask(ctx, current, agent, p, now, take)
-	})
+	ask := func() (*Request, error) {
+		return s.underPolicy(nil, func(current *policy.Policy) (*Request, error) {
+			return s.ask(ctx, current, agent, p, now, take)
+		})
+	}
+	r, err := ask()
+	if twin, ok := errors.AsType[*twinError](err); ok && twin.allowed {
+		if err := s.withdraw(ctx, twin.twin); err != nil {
+			return nil, err
+		}
+		r, err = ask()
+	}
 	if twin, ok := errors.AsType[*twinError](err); ok {
 		if !p.AskClient {
 			return s.TellPeople(ctx, agent, twin.twin)
@@ -143,6 +152,22 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 		return r, fmt.Errorf("%w: %s", ErrDenied, r.Reason)
 	}
 	return r, nil
+}
+
+// askedOfNobody is why a request is superseded that people needn't decide any more.
+const askedOfNobody = "The policy asks nobody for this any more, and the same call was made again."
+
+// withdraw takes from people a request that the policy asks nobody for any more,
+// so that what is asked again runs in its place and not beside it. What they have
+// decided stays so.
+func (s *Service) withdraw(ctx context.Context, id ID) error {
+	_, err := s.change(ctx, id, func(r *Request, now time.Time) error {
+		if r.Status == Pending {
+			r.supersede(askedOfNobody, r.Ruling, now)
+		}
+		return nil
+	})
+	return err
 }
 
 // ask stores what an agent asks as the policy of now rules it. take counts it.
