@@ -44,9 +44,8 @@ const (
 	maxListBytes = 16 << 20 // in all pages of a list
 )
 
-// lateWait is how long a call that was given up may still have its server ask
-// something. Servers need not answer such a call, so when it ends isn't known.
-const lateWait = time.Minute
+// maxLeft is how many calls that were given up are watched for their answers.
+const maxLeft = 1000
 
 var (
 	// errUnavailable means that a request never arrived, or that the server
@@ -79,7 +78,11 @@ type connection struct {
 	offers  lists // the last that were read
 	flights map[string]*flight
 	tokens  int
-	late    time.Time // until then, a question may be of a call that was given up
+	// left are the calls that were given up and that the server hasn't answered,
+	// and lost says that there are some of which no answer will be seen. A
+	// question may be of one of these.
+	left map[jsonrpc.ID]bool
+	lost bool
 }
 
 func newConnection(server Server, version string, logger *slog.Logger, jitter func(time.Duration) time.Duration, changed func()) *connection {
@@ -153,7 +156,8 @@ func (c *connection) keep(ctx context.Context, l *link) error {
 		return err
 	}
 	c.mu.Lock()
-	c.link, c.down, c.late = l, nil, time.Time{}
+	c.link, c.down = l, nil
+	c.left, c.lost = make(map[jsonrpc.ID]bool), false
 	offered := len(c.offers.tools)
 	c.mu.Unlock()
 	if changed {
@@ -432,12 +436,11 @@ func (c *connection) call(ctx context.Context, method string, params json.RawMes
 	defer context.AfterFunc(l.calls, func() { end(context.Cause(l.calls)) })()
 	raw.SetMeta(map[string]any{progressToken: f.token})
 	result, err := c.send(ctx, l, f, raw)
-	if err != nil && ctx.Err() != nil && f.departed.Load() {
-		c.mu.Lock()
-		c.late = time.Now().Add(lateWait)
-		c.mu.Unlock()
+	givenUp := err != nil && ctx.Err() != nil && f.departed.Load()
+	if givenUp {
+		c.leave(f)
 	}
-	l.over(f, err != nil && ctx.Err() != nil)
+	l.over(f, givenUp)
 	if err != nil {
 		if errors.Is(err, errUnavailable) || errors.Is(err, errCutOff) {
 			c.outdated() // which shows whether the server is there
@@ -450,7 +453,7 @@ func (c *connection) call(ctx context.Context, method string, params json.RawMes
 // over says that a call has ended. The SDK tells the server of one that was
 // cancelled in its own time, but not once the session is being closed.
 func (l *link) over(f *flight, cancelled bool) {
-	if !cancelled || !f.departed.Load() {
+	if !cancelled {
 		l.running.Done()
 		return
 	}
@@ -511,6 +514,37 @@ func (c *connection) begin(ctx context.Context, method string, params *rawParams
 	c.link.running.Add(1)
 	f.start()
 	return c.link, f, nil
+}
+
+// leave notes a call for which nobody waits any more. Its server may be at work
+// on it for as long as it hasn't answered, which servers need not do at all.
+func (c *connection) leave(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id, known := f.sentAs()
+	switch {
+	case f.answered.Load():
+	case known && len(c.left) < maxLeft:
+		c.left[id] = true
+	default:
+		c.lost = true
+	}
+}
+
+// answered notes that a server has answered a call. of is as in received.
+func (c *connection) answered(id jsonrpc.ID, of *flight) {
+	if of != nil {
+		of.answered.Store(true)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.left, id)
+	for _, f := range c.flights {
+		if sent, known := f.sentAs(); known && sent == id {
+			f.answered.Store(true)
+		}
+	}
 }
 
 func (c *connection) finish(f *flight) {

@@ -45,12 +45,16 @@ type flight struct {
 	// departed says that some of it may have reached the server, and refused
 	// that the server has said that it didn't look at it.
 	departed, refused atomic.Bool
+	// answered says that the server's answer has come, whether anybody waits for
+	// it or not.
+	answered atomic.Bool
 	// renounced is closed when the server was told that nobody waits any more.
 	renounced chan struct{}
 	renounce  func()
 
 	mu        sync.Mutex
-	landed    bool // nobody is told anything more
+	id        jsonrpc.ID // of the request, once it is sent on a pipe
+	landed    bool       // nobody is told anything more
 	reports   chan json.RawMessage
 	reported  chan struct{} // closed when all reports were told
 	abandoned atomic.Bool   // what reports still holds is not told
@@ -60,6 +64,23 @@ func newFlight(ctx context.Context, method string, to relay) *flight {
 	f := &flight{ctx: ctx, method: method, to: to, renounced: make(chan struct{})}
 	f.renounce = sync.OnceFunc(func() { close(f.renounced) })
 	return f
+}
+
+// depart notes that a request is being sent on a pipe, on which answers are told
+// apart by its id alone.
+func (f *flight) depart(id jsonrpc.ID) {
+	f.mu.Lock()
+	f.id = id
+	f.mu.Unlock()
+	f.departed.Store(true)
+}
+
+// sentAs returns the id with which the request was sent; false if there is none
+// by which its answer is known.
+func (f *flight) sentAs() (jsonrpc.ID, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id, f.id.IsValid()
 }
 
 // maxReports is how many notifications of progress wait to be told.
@@ -141,6 +162,9 @@ const (
 // the SDK gets. of is the request whose answer the message came with; nil if
 // that isn't known.
 func (c *connection) received(message jsonrpc.Message, of *flight) jsonrpc.Message {
+	if response, ok := message.(*jsonrpc.Response); ok {
+		c.answered(response.ID, of)
+	}
 	request, ok := message.(*jsonrpc.Request)
 	if !ok {
 		return message
@@ -206,9 +230,9 @@ func (c *connection) progressed(params json.RawMessage) {
 }
 
 // asked passes a server's question on to the call that it is about. Where the
-// transport doesn't say which that is, it is the only one in flight: with several,
-// of which one may have been given up, it might reach somebody else's person, so
-// then nobody is asked.
+// transport doesn't say which that is, it is the only one in flight: with several
+// it might reach somebody else's person, so then nobody is asked. A call that was
+// given up is in flight until the server has answered it or the connection ends.
 func (c *connection) asked(ctx context.Context, request *sdk.ElicitRequest) (sdk.Result, error) {
 	if request.Params == nil {
 		return &sdk.ElicitResult{Action: "cancel"}, nil
@@ -217,14 +241,15 @@ func (c *connection) asked(ctx context.Context, request *sdk.ElicitRequest) (sdk
 	token, known := request.Params.Meta[carriedToken].(string)
 	c.mu.Lock()
 	f := c.flights[token]
-	if !known && len(c.flights) == 1 && time.Now().After(c.late) {
+	if !known && len(c.flights) == 1 && len(c.left) == 0 && !c.lost {
 		for _, only := range c.flights {
 			f = only
 		}
 	}
+	inFlight, left := len(c.flights), c.lost || len(c.left) > 0
 	c.mu.Unlock()
 	if f == nil || f.to.elicit == nil {
-		c.logger.Info("a server's question is cancelled: nobody can be asked it for sure")
+		c.logger.Info("a server's question is cancelled: nobody can be asked it for sure", "calls", inFlight, "given_up_unanswered", left)
 		return &sdk.ElicitResult{Action: "cancel"}, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -188,7 +188,7 @@ func (c *rawConnection) Write(ctx context.Context, message jsonrpc.Message) erro
 			renamed.Method = method
 			message = &renamed
 			if f != nil {
-				f.departed.Store(true)
+				f.depart(request.ID)
 			}
 		} else if request.IsCall() {
 			c.own.Store(request.ID, nil)
