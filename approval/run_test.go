@@ -476,8 +476,9 @@ func TestAwaitRun(t *testing.T) {
 				answers := awaitRun(t.Context(), f, r.ID, 24*time.Hour)
 				synctest.Wait()
 				end.do(t, f, r)
-				if got := <-answers; got.err != nil || got.r.Status != end.want {
-					t.Errorf("got %v (%v)", got.r, got.err)
+				began := time.Now()
+				if got := <-answers; got.err != nil || got.r.Status != end.want || time.Since(began) != 0 {
+					t.Errorf("got %v (%v) after %s", got.r, got.err, time.Since(began))
 				}
 			})
 		})
