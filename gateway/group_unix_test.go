@@ -8,24 +8,28 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
-// What a server has started ends with it.
+// What a server has started ends with it, in time, and so does a server below
+// what starts it.
 func TestChildrenOfChildrenEnd(t *testing.T) {
 	t.Parallel()
-	for kind, command := range map[string]string{
-		"what ends when asked":        `sleep 1000`,
-		"what doesn't end when asked": `trap "" TERM; sleep 1000`,
+	for name, test := range map[string]struct{ kind, script string }{
+		// They have the server's output open too.
+		"what ends when asked":        {modern, `(sleep 1000) 3>"$1" & exec "$0"`},
+		"what doesn't end when asked": {modern, `(trap "" TERM; sleep 1000) 3>"$1" & exec "$0"`},
+		"a server below a shell":      {"stubborn", `"$0" 3>"$1"; true`},
 	} {
-		t.Run(kind, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			one := childConfiguration(t, "one", modern)
+			one := childConfiguration(t, "one", test.kind)
 			// As long as the grandchild lives, it has the pipe open.
 			pipe := filepath.Join(t.TempDir(), "pipe")
 			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			one.Command = []string{"/bin/sh", "-c", "(" + command + `) >"$1" & exec "$0"`, one.Command[0], pipe}
+			one.Command = []string{"/bin/sh", "-c", test.script, one.Command[0], pipe}
 			opened, ended := make(chan error, 1), make(chan error, 1)
 			go func() {
 				read, err := os.Open(pipe)
@@ -45,7 +49,11 @@ func TestChildrenOfChildrenEnd(t *testing.T) {
 				t.Fatalf("it ended before the server: %v", err)
 			default:
 			}
+			began := time.Now()
 			f.stop()
+			if took := time.Since(began); took > 5*terminateWait {
+				t.Errorf("the stop took %s", took)
+			}
 			if err := receive(t, ended); err != nil {
 				t.Error(err)
 			}
