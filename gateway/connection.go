@@ -384,26 +384,21 @@ func (c *connection) read(ctx context.Context, l *link, one list) ([]json.RawMes
 		}
 		// Each element is read strictly later, so that one that isn't strict JSON
 		// only costs itself.
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(result, &members); err != nil {
-			return nil, fmt.Errorf("reading its list of %s: %w", one.member, err)
-		}
-		page, err := elements(members[one.member])
+		next, err := pageOf(result, one.member, maxListed+1-len(all))
 		if err != nil {
 			return nil, fmt.Errorf("reading its list of %s: it %w", one.member, err)
 		}
-		all = append(all, page...)
+		all = append(all, next.elements...)
 		if len(all) > maxListed {
 			if one.into == nil {
 				return nil, fmt.Errorf("it lists more than %d %s", maxListed, one.member)
 			}
-			return all[:maxListed+1], nil
-		}
-		cursor := members["nextCursor"]
-		if len(cursor) == 0 || string(cursor) == "null" || string(cursor) == `""` {
 			return all, nil
 		}
-		params = &rawParams{members: []strictjson.Member{{Name: "cursor", Value: cursor}}}
+		if next.cursor == nil {
+			return all, nil
+		}
+		params = &rawParams{members: []strictjson.Member{{Name: "cursor", Value: next.cursor}}}
 	}
 	return nil, fmt.Errorf("its list of %s doesn't end within %d pages", one.member, maxPages)
 }

@@ -189,6 +189,18 @@ func TestListsAreBounded(t *testing.T) {
 	})
 }
 
+// Who looks before connecting, such as a doctor, is told the same.
+func TestLookAtAListThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	server := but(modest, methodListTools, func(json.RawMessage) string {
+		return `"result":{"tools":[],"nextCursor":"` + strings.Repeat("x", 1<<20) + `"}`
+	})
+	_, err := Look(t.Context(), Server{Name: "one", URL: listen(t, server.handler(nil)).URL}, "test", nil)
+	if err == nil || err.Error() != "its list of tools is larger than 16 MiB" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Not every server says that its tools changed.
 func TestListsAreReadAgain(t *testing.T) {
 	t.Parallel()

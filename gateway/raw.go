@@ -209,14 +209,66 @@ func ownless(result json.RawMessage) json.RawMessage {
 	}
 }
 
-// elements returns the elements of an array as they are written.
-func elements(array json.RawMessage) ([]json.RawMessage, error) {
-	if len(array) == 0 {
+// page is one page of a list.
+type page struct {
+	elements []json.RawMessage
+	cursor   json.RawMessage // of the next page; nil if this is the last
+}
+
+var errNotJSON = errors.New("is not JSON")
+
+// pageOf reads a page whose elements are in one member of a result: at most most
+// of them, as they are written. Everything else in it is passed over and not
+// kept, since a server could fill memory with it. Where a member is there twice,
+// the last counts.
+func pageOf(result json.RawMessage, member string, most int) (page, error) {
+	var p page
+	var array json.RawMessage
+	decoder := json.NewDecoder(bytes.NewReader(result))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return page{}, errors.New("is not in an object")
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return page{}, errNotJSON
+		}
+		var written json.RawMessage
+		if err := decoder.Decode(&written); err != nil {
+			return page{}, errNotJSON
+		}
+		switch name {
+		case member:
+			array = written
+		case "nextCursor":
+			p.cursor = written
+		}
+	}
+	if last := string(p.cursor); last == "null" || last == `""` {
+		p.cursor = nil
+	}
+	var err error
+	p.elements, err = elements(array, most)
+	return p, err
+}
+
+// elements returns the first elements of an array as they are written, at most
+// most of them.
+func elements(array json.RawMessage, most int) ([]json.RawMessage, error) {
+	if len(array) == 0 || string(array) == "null" {
 		return nil, nil
 	}
-	var all []json.RawMessage
-	if err := json.Unmarshal(array, &all); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(array))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
 		return nil, errors.New("is not an array")
+	}
+	var all []json.RawMessage
+	for len(all) < most && decoder.More() {
+		var element json.RawMessage
+		if err := decoder.Decode(&element); err != nil {
+			return nil, errors.New("is not an array")
+		}
+		all = append(all, element)
 	}
 	return all, nil
 }

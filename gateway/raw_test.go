@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -75,6 +77,46 @@ func TestCarriedErrors(t *testing.T) {
 		if wire == nil && want != "" || wire != nil && wire.Message != want {
 			t.Errorf("%s carries %v, want %q", result, wire, want)
 		}
+	}
+}
+
+func TestPageOf(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[string]string{
+		`{"tools":[{"a": 1.0},2],"nextCursor":"x"}`:    `[{"a": 1.0} 2] "x" <nil>`,
+		`{"nextCursor":7,"other":[1],"tools":[1,2,3]}`: `[1 2] 7 <nil>`,
+		`{"tools":[1],"tools":[2]}`:                    `[2]  <nil>`,
+		`{"tools":null,"nextCursor":""}`:               `[]  <nil>`,
+		`{"nextCursor":null}`:                          `[]  <nil>`,
+		`{"Tools":[1]}`:                                `[]  <nil>`,
+		`{"tools":[]}`:                                 `[]  <nil>`,
+		`{"tools":{}}`:                                 `[]  is not an array`,
+		`{"tools":7}`:                                  `[]  is not an array`,
+		`[1]`:                                          `[]  is not in an object`,
+		`7`:                                            `[]  is not in an object`,
+		`{"tools":[1`:                                  `[]  is not JSON`,
+		``:                                             `[]  is not in an object`,
+	} {
+		p, err := pageOf(json.RawMessage(result), "tools", 2)
+		if got := fmt.Sprintf("%s %s %v", p.elements, p.cursor, err); got != want {
+			t.Errorf("%s is %s, want %s", result, got, want)
+		}
+	}
+}
+
+// A page of many small things takes little more memory than it has itself. Not in
+// parallel: what the whole process allocates is counted.
+func TestManySmallElements(t *testing.T) {
+	const size = 16 << 20
+	result := json.RawMessage(`{"tools":[0` + strings.Repeat(",0", size/2) + `]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := pageOf(result, "tools", maxListed+1); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 10*size {
+		t.Errorf("it took %d MiB", took>>20)
 	}
 }
 

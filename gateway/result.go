@@ -91,6 +91,9 @@ func needsInput(result json.RawMessage) bool {
 // maxDetail bounds what is kept of a result for the card, in characters.
 const maxDetail = 200
 
+// maxContents is in how many parts of a result a text is looked for.
+const maxContents = 100
+
 // read is what the gateway reads of a tool's result.
 type read struct {
 	failed bool
@@ -110,7 +113,7 @@ func readResult(result json.RawMessage) read {
 		return found
 	}
 	found.failed = string(value(members, "isError")) == "true"
-	contents, err := elements(value(members, "content"))
+	contents, err := elements(value(members, "content"), maxContents)
 	if err != nil {
 		return found
 	}
