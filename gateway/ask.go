@@ -10,7 +10,6 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/countersign/countersign/internal/seal"
 	"github.com/countersign/countersign/internal/strictjson"
 )
 
@@ -23,6 +22,10 @@ type asker struct {
 	can     *sdk.ClientCapabilities
 	token   any // of the request's progress; nil if the client wants none
 	logger  *slog.Logger
+
+	// called says that a downstream server had the call before and asked for
+	// input. So whatever becomes of it now, something may have run.
+	called bool
 
 	mu   sync.Mutex
 	last float64 // the progress that was told last; it must rise
@@ -128,12 +131,10 @@ var errCantAsk = errors.New("the server asks for input that the client can't be 
 func (a *asker) converse(params []strictjson.Member, send func([]strictjson.Member) (json.RawMessage, error)) (json.RawMessage, error) {
 	for range maxRounds {
 		result, err := send(params)
-		if refused, ok := errors.AsType[*notRun](err); ok && value(params, inputResponses) != nil && !seal.Ours(text(params, requestState)) {
-			return nil, &notRun{text: halfWay(refused.text), cause: refused.cause}
-		}
 		if err != nil || a.modern || !needsInput(result) {
 			return result, err
 		}
+		a.called = true
 		asked, err := strictjson.Members(result)
 		if err != nil {
 			return nil, err

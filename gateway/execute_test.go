@@ -293,7 +293,7 @@ func TestNotVerified(t *testing.T) {
 	next := newWorld(t, worldOptions{servers: []string{"hard"}, fixture: w.Fixture})
 	next.logs.await(t, 1, "claiming what to run", "Slack is down")
 	session = connect(t, next.stdio(t), modern, nil)
-	requireText(t, firstText(t, ask(t, session, "await_result", by(second.ID))), "nothing ran", "Nothing was used up")
+	requireText(t, firstText(t, ask(t, session, "await_result", by(second.ID))), "Nothing ran", "Nothing was used up")
 	w.People.Fail(nil)
 	requireText(t, firstText(t, ask(t, session, "await_result", by(second.ID))), `{"a":1`)
 	next.requireCalls(t, arrived{"echo", keyed(`{"a":1}`, second)})

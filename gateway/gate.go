@@ -69,6 +69,7 @@ func (i *installation) callTool(ctx context.Context, method string, r *sdk.CallT
 			can:     r.ClientCapabilities(),
 			token:   r.Params.GetProgressToken(),
 			logger:  i.logger,
+			called:  calledBefore(r.Params),
 		},
 		request: r,
 		agent:   agent,
@@ -82,11 +83,17 @@ func (i *installation) callTool(ctx context.Context, method string, r *sdk.CallT
 	return &served{raw: result, modern: c.modern}, nil
 }
 
+// calledBefore reports whether a call comes with answers to what its server asked,
+// or with its server's state: the gateway's own says itself whether it does.
+func calledBefore(params *sdk.CallToolParamsRaw) bool {
+	return (params.InputResponses != nil || params.RequestState != "") && !seal.Ours(params.RequestState)
+}
+
 // answer is what the agent gets: a result, or an error of the protocol.
 func (c *call) answer(params json.RawMessage) (json.RawMessage, error) {
 	members, err := membersOf(c.request, params)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return toolError("Nothing ran: " + wire.Message), nil
+		return toolError(c.truly("Nothing ran: " + wire.Message)), nil
 	}
 	var result json.RawMessage
 	switch {
@@ -105,7 +112,7 @@ func (c *call) answer(params json.RawMessage) (json.RawMessage, error) {
 		if refused.cause != nil {
 			c.installation.logger.Warn("refusing a call", "tool", c.request.Params.Name, "agent", c.agent.Name, "err", refused.cause)
 		}
-		return toolError(refused.text), nil
+		return toolError(c.truly(refused.text)), nil
 	case isWire:
 		return nil, wire
 	case errors.Is(err, errCantAsk):
@@ -117,6 +124,14 @@ func (c *call) answer(params json.RawMessage) (json.RawMessage, error) {
 		c.installation.logger.Error("answering a call", "tool", c.request.Params.Name, "agent", c.agent.Name, "err", err)
 		return toolError(internalError), nil
 	}
+}
+
+// truly is a text of a call that hasn't run now, which may have before.
+func (c *call) truly(text string) string {
+	if c.called {
+		return halfWay(text)
+	}
+	return text
 }
 
 // argumentsIn are the arguments of a call; none are an empty object.
@@ -395,9 +410,9 @@ func (c *call) report(r *approval.Request) (stop func()) {
 func (c *call) outcome(r *approval.Request) (json.RawMessage, error) {
 	switch r.Status {
 	case approval.Pending:
-		return c.unfinished("pending_approval", whenPending(r, c.options.ReviewURL(r.ID)), r), nil
+		return c.unfinished("pending_approval", c.truly(whenPending(r, c.options.ReviewURL(r.ID))), r), nil
 	case approval.Approved:
-		return c.unfinished("approved", whenApproved(r), r), nil
+		return c.unfinished("approved", c.truly(whenApproved(r)), r), nil
 	case approval.Rejected:
 		return nil, &notRun{text: whenRejected(r)}
 	case approval.Expired:

@@ -404,7 +404,7 @@ func TestInputPasses(t *testing.T) {
 		}
 		// If it doesn't go on, the server was called all the same.
 		for _, test := range []struct{ more, says string }{
-			{`,"requestState":"sealed","inputResponses":{"q":{"action":"decline"}}`, "may have done something before"},
+			{`,"requestState":"sealed","inputResponses":{"q":{"action":"decline"}}`, "may have done something"},
 			{"", "Nothing ran"},
 		} {
 			text := string(h.must("echo", `{"a":1,"A":1}`, test.more))

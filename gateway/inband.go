@@ -76,6 +76,8 @@ type state struct {
 	Kind    string      `json:"kind"`
 	Request approval.ID `json:"request"`
 	Digest  string      `json:"digest"`
+	// Called is as in asker.
+	Called bool `json:"called,omitempty"`
 }
 
 // binding is what a state is good for: one agent's call of one tool as it is now,
@@ -106,7 +108,7 @@ func (c *call) comeBack(kind string, r *approval.Request, arguments json.RawMess
 	}
 	now := c.options.Now()
 	expires := now.Add(min(confirmWithin, max(r.ExpiresAt.Sub(now), time.Millisecond)))
-	sealed, err := c.sealer.Seal(now, expires, bound, mustEncode(state{kind, r.ID, r.Digest.String()}))
+	sealed, err := c.sealer.Seal(now, expires, bound, mustEncode(state{kind, r.ID, r.Digest.String(), c.called}))
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +160,7 @@ func (c *call) answered(sealed string, arguments json.RawMessage) (json.RawMessa
 		c.installation.logger.Warn("a state wasn't made for this call", "tool", c.tool.action(), "agent", c.agent.Name)
 		return nil, &notRun{text: whenForged}
 	}
+	c.called = s.Called
 	if s.Kind == stateLink {
 		r, err := c.service.Status(c.ctx, c.agent, s.Request)
 		if err != nil {

@@ -278,7 +278,7 @@ func TestRequestState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			forged, err := other.Seal(r.Clock.Now(), r.Clock.Now().Add(time.Minute), binding, mustEncode(state{stateForm, request.ID, request.Digest.String()}))
+			forged, err := other.Seal(r.Clock.Now(), r.Clock.Now().Add(time.Minute), binding, mustEncode(state{stateForm, request.ID, request.Digest.String(), false}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,7 @@ func TestReportOf(t *testing.T) {
 		{"a failure only to some", `{"iserror":true,"content":[]}`, nil, approval.Succeeded, "", "iserror"},
 		{"nothing", `{}`, nil, approval.Succeeded, "", "{}"},
 		{"not strict", `{"isError":true,"isError":true,"content":[{"type":"text","text":"x"}]}`, nil, approval.Failed, "", "isError"},
-		{"input", inputNeeded, nil, approval.Failed, "It asked for input instead of running.", "nobody could be asked"},
+		{"input", inputNeeded, nil, approval.Failed, "It asked for input, and didn't finish.", "nobody could be asked"},
 		{"large", large, nil, approval.Succeeded, fmt.Sprintf("The result of %d bytes was too large to keep.", len(large)), ""},
 		{"the server's error", "", &jsonrpc.Error{Code: 7, Message: "no"}, approval.Failed, "no", `"code":7`},
 		{"not sent", "", fmt.Errorf("%w: x", errUnavailable), approval.Failed, "It wasn't sent", "Nothing ran"},

@@ -20,9 +20,9 @@ const (
 
 	whenCutOff = "The call was sent, and nobody knows what came of it: it may have taken effect. Don't call the tool again and don't reach the same effect another way. Tell the user, who has to look."
 
-	whenNeedsInput = "The tool didn't finish: it asked for input, and nobody could be asked. " + askUser
+	whenNeedsInput = "The tool didn't finish, and may have done something before: it asked for input, and nobody could be asked. " + askUser
 
-	whenCantAsk = "The tool didn't finish: it asks for input in a way that this client doesn't support. Tell the user."
+	whenCantAsk = "The tool didn't finish, and may have done something before: it asks for input in a way that this client doesn't support. Tell the user."
 
 	whenDone = "The call was approved and has run, once, and its result was too large to keep. Don't call the tool again for it. Tell the user."
 
@@ -30,7 +30,7 @@ const (
 
 	whenFoundNot = "Nobody learned the result of the call, and a person has found that it did not run. " + askUser
 
-	whenUnverified = "It couldn't be checked whether the people who approved still may, so nothing ran. Nothing was used up. Try again in a few seconds; if that keeps failing, tell the user."
+	whenUnverified = "Nothing ran: it couldn't be checked whether the people who approved still may. Nothing was used up. Try again in a few seconds; if that keeps failing, tell the user."
 
 	whenUnavailable = "Nothing ran: the gate's store can't be used now. Try again in a minute; if that keeps failing, tell the user."
 
@@ -54,7 +54,7 @@ const (
 	detailCutOff     = "The connection ended before there was an answer."
 	detailTooSlow    = "There was no answer in time."
 	detailCancelled  = "The agent's client went away or cancelled the call."
-	detailNeedsInput = "It asked for input instead of running."
+	detailNeedsInput = "It asked for input, and didn't finish."
 )
 
 // whenUnknown is for a request that can't be looked up.
@@ -74,7 +74,7 @@ func whenDown(server string) string {
 
 // whenPending is for a call that waits for a person.
 func whenPending(r *approval.Request, link string) string {
-	return fmt.Sprintf("NOT RUN YET: this call needs a person's approval and waits for it, as request %s. That is no refusal and no approval, and nothing has happened. "+
+	return fmt.Sprintf(notRunYet+"this call needs a person's approval and waits for it, as request %s. "+isNoDecision+
 		"%s now, and again each time it still waits: it returns the tool's result once the call was approved and has run. "+
 		"Don't call the tool again meanwhile, and don't reach the same effect another way. "+
 		"Whoever may decide is asked; people can look at the request at %s (opening it decides nothing). It expires at %s.",
@@ -83,7 +83,7 @@ func whenPending(r *approval.Request, link string) string {
 
 // whenApproved is for a call that is approved and hasn't begun.
 func whenApproved(r *approval.Request) string {
-	return fmt.Sprintf("NOT RUN YET: this call is approved, and runs as soon as its server can be reached, at the latest at %s. %s to get its result. Don't call the tool again meanwhile.", timeText(r.ApplyBy), fetch(r.ID))
+	return fmt.Sprintf(notRunYet+"this call is approved, and runs as soon as its server can be reached, at the latest at %s. %s to get its result. Don't call the tool again meanwhile.", timeText(r.ApplyBy), fetch(r.ID))
 }
 
 // whenRunning is for a call that has begun.
@@ -128,10 +128,26 @@ func whenUsed(id approval.ID) string {
 	return fmt.Sprintf("Nothing more ran: this confirmation was used before, and works once. %s to see what came of the call that it was for.", fetch(id))
 }
 
-// halfWay is for a call whose server was reached and asked for input, and that
-// then went no further for the reason that why gives.
-func halfWay(why string) string {
-	return "The tool didn't finish, and may have done something before: its server was called and asked for input, and the answers were not sent on. " + strings.TrimPrefix(why, "Nothing ran: ")
+// How texts begin that say that nothing has run.
+const (
+	nothingRan   = "Nothing ran"
+	notRunYet    = "NOT RUN YET: "
+	isNoDecision = "That is no refusal and no approval, and nothing has happened. "
+)
+
+// halfWay is a text for a call that was to go no further or to wait, as it is
+// where the call's server was called before and asked for input. One that doesn't
+// say that nothing has run is true as it is.
+func halfWay(text string) string {
+	const before = "the tool's server was called before and asked for input, and may have done something then"
+	if why, ok := strings.CutPrefix(text, nothingRan); ok {
+		return "The tool didn't finish: " + before + ". Nothing more ran" + why
+	}
+	if waits, ok := strings.CutPrefix(text, notRunYet); ok {
+		waits = strings.Replace(waits, isNoDecision, "That is no refusal and no approval. ", 1)
+		return "NOT FINISHED: " + before + ". The answers weren't sent on: once approved, the call runs from its beginning. Now " + waits
+	}
+	return text
 }
 
 // whenStale is for a confirmation of something else than is asked now.
