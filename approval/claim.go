@@ -97,7 +97,7 @@ func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) st
 	}
 	approved := r
 	if r.GrantedBy != "" {
-		if r.Under == nil || !r.Under.Active(now) {
+		if r.Under == nil || !r.Under.Active(backed.granted.at(now)) {
 			return "The grant that approved this has ended."
 		}
 		if !slices.Contains(ruling.Scopes, r.Under.Scope) {

@@ -574,7 +574,12 @@ func TestGrantAndAClockSetBack(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.NewRuns(t)
 	first := f.Run(t, granted(t, f, "15m"), `1`)
-	f.Clock.Advance(16 * time.Minute)
+	f.Clock.Advance(4 * time.Minute)
+	before := again(t, f, payout("acct_1", 9))
+	if before.GrantedBy != first.ID {
+		t.Fatalf("got %s by the grant %q", before.Status, before.GrantedBy)
+	}
+	f.Clock.Advance(12 * time.Minute)
 	if _, _, err := f.Service.ReturnResult(t.Context(), f.Agent, first.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -584,6 +589,9 @@ func TestGrantAndAClockSetBack(t *testing.T) {
 	}
 	if all, err := f.Service.Grants(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("the grants are %v (%v)", all, err)
+	}
+	if after, err := f.Service.ClaimToRun(t.Context(), before.ID, before.ToolPin); !errors.Is(err, approval.ErrSuperseded) || after.Execution != nil {
+		t.Errorf("what it approved before: %s (%v)", after.Status, err)
 	}
 }
 
