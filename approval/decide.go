@@ -267,7 +267,8 @@ func (r *Request) edit(who Approver, version int, payload Payload, explained pol
 func notWeaker(before, next policy.Ruling) policy.Ruling {
 	kept := before
 	kept.Count, kept.Amount, kept.FirstUse, kept.Target = next.Count, next.Amount, next.FirstUse, next.Target
-	kept.InBand = before.InBand && next.InBand
+	// Where policy asks nobody, the client's answer is no less.
+	kept.InBand = before.InBand && (next.InBand || next.Effect == policy.Allow)
 	kept.Redactions = redactions(before, next)
 	if next.StricterThan(before) == "" {
 		return kept

@@ -462,3 +462,29 @@ func TestEightAnswersOneCounts(t *testing.T) {
 		}
 	}
 }
+
+// An edit while policy asks nobody leaves the client's answer as good as it was.
+func TestConfirmAfterAnEditThatPolicyAllows(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		accept bool
+		want   approval.Status
+	}{{true, approval.Approved}, {false, approval.Rejected}} {
+		f := approvaltest.NewRuns(t)
+		r := f.ProposeRun(t, inStaging)
+		allows := approvaltest.RunPolicy(t, `rules: [{id: down, actions: [payouts.create], lower_to: 1, why: Down.}]`)
+		if err := f.Service.SetPolicy(t.Context(), allows); err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.Service.Edit(t.Context(), approvaltest.Bob, r.ID, 1, []byte(`{"account": "acct_2"}`), approval.Slack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Service.SetPolicy(t.Context(), approvaltest.RunPolicy(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := confirm(t, f, r, test.accept); err != nil || got.Status != test.want {
+			t.Errorf("accept %t: %s (%v), want %s", test.accept, got.Status, err, test.want)
+		}
+	}
+}

@@ -185,6 +185,14 @@ func (r *modelRun) unseen(clock time.Time) approval.Status {
 	return r.stored
 }
 
+// tried is what a change leaves that was refused: that the grant of the request
+// has ended is recorded even so.
+func (r *modelRun) tried(clock time.Time) {
+	if now := r.at(clock); r.grant.active(r.changed) && !r.grant.active(now) {
+		r.changed = now
+	}
+}
+
 func (r *modelRun) approve(clock time.Time) {
 	r.become(approval.Approved, clock)
 	r.decided, r.applyBy = r.changed, r.changed.Add(applyWithin)
@@ -214,6 +222,23 @@ func (m *runModel) covering(c runCall, now asks) []*modelRun {
 		}
 	}
 	return covering
+}
+
+// looked records that the service looked at grants for a call: from the newest on,
+// as far as to one that covers it.
+func (m *runModel) looked(c runCall, now asks) {
+	if now.allowed || now.denied || c.unpinned || len(now.scopes) == 0 {
+		return
+	}
+	covering := m.covering(c, now)
+	for _, r := range slices.Backward(m.runs) {
+		if r.grant.active(m.clock()) && r.call.agent == c.agent && r.account == c.account {
+			r.status(m.clock())
+			if slices.Contains(covering, r) {
+				return
+			}
+		}
+	}
 }
 
 // twin is the request that is the same as a call and not over.
@@ -256,7 +281,7 @@ func (m *runModel) lapsed(r *modelRun, pin string) (lapsed, hollow bool) {
 		return true, hollow
 	case r.confirmed:
 		return false, false
-	case r.by != nil && (!r.by.grant.active(r.at(m.clock())) || !slices.Contains(now.scopes, r.by.grant.scope)):
+	case r.by != nil && (!r.by.grant.active(r.by.at(r.at(m.clock()))) || !slices.Contains(now.scopes, r.by.grant.scope)):
 		return true, hollow
 	default:
 		return present < of.asked.people, hollow
@@ -402,6 +427,8 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 					seen["hollow"]++
 					r.by.grant.revoked = true
 					r.by.changed = r.by.at(clock)
+				} else if hollow {
+					r.by.tried(clock)
 				}
 			} else {
 				r.begun++
@@ -409,6 +436,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 				switch {
 				case r.by != nil:
 					seen["run by a grant"]++
+					r.by.changed = r.by.at(r.changed) // it counts its uses
 				case r.confirmed:
 					seen["run by the client"]++
 				default:
@@ -438,6 +466,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 		} else if err != nil {
 			rt.Fatal(err)
 		}
+		m.looked(c, now)
 		if !now.denied {
 			twin := m.twin(c)
 			if twin != nil && now.allowed && twin.stored == approval.Pending {
@@ -543,6 +572,9 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 				r.grant = modelGranted(r)
 			}
 		}
+		if err != nil && !errors.Is(err, approval.ErrRecorded) {
+			r.tried(clock) // a refusal is recorded
+		}
 		fail(rt, "deciding on", r, err, want)
 		if err == nil {
 			r.shown = got
@@ -555,6 +587,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 			report.Result = []byte(`1`)
 		}
 		status := r.status(f.Clock.Now())
+		r.tried(f.Clock.Now())
 		_, err := f.Service.FinishRun(ctx, r.id, report)
 		want := map[approval.Status]error{
 			approval.Pending:  approval.ErrPending,
@@ -641,6 +674,16 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 			})
 		},
 		"call again": func(rt *rapid.T) { call(rt, some(rt).call) },
+		"call again what policy allows": func(rt *rapid.T) {
+			rarely(rt)
+			c := lately(rt, func(r *modelRun) bool {
+				return r.call.environment == "staging" && r.call.pin == m.pin && m.pin == m.pinned && r.unseen(f.Clock.Now()) == approval.Pending
+			}).call
+			before := m.policy
+			setPolicy(policies[slices.IndexFunc(policies, func(p runPolicy) bool { return p.staging.allowed })])
+			call(rt, c)
+			setPolicy(before)
+		},
 		"call under a grant": func(rt *rapid.T) {
 			c := lately(rt, func(r *modelRun) bool { return r.grant.active(r.at(f.Clock.Now())) }).call
 			c.number = rapid.IntRange(0, 9).Draw(rt, "amount")
@@ -664,6 +707,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 				want = approval.ErrNotApprover
 			case status != approval.Pending:
 				want = notPending[status]
+				r.tried(clock)
 			case now.denied:
 				want = approval.ErrDenied
 			default:
@@ -732,6 +776,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 				r.changed = r.at(clock)
 			case want == nil:
 				want = approval.ErrNoGrant
+				r.tried(clock)
 			}
 			fail(rt, "revoking", r, err, want)
 		},
