@@ -100,12 +100,7 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		mux.HandleFunc("GET /{$}", p.leadOn)
 	} else {
 		p.provider = newProvider(*options.SignIn, options.URL+CallbackPath, options.Now)
-		issuer, err := url.Parse(p.provider.options.Issuer)
-		if err != nil {
-			return nil, fmt.Errorf("reading the address of who says who people are: %w", err)
-		}
-		// Browsers check where a form's answer leads, too.
-		forms = "'self' " + issuer.Scheme + "://" + issuer.Host
+		forms = "'self'"
 		mux.HandleFunc("GET /review", p.review)
 		mux.HandleFunc("GET /{$}", p.review)
 		mux.HandleFunc("POST /review", p.signIn)
@@ -123,6 +118,7 @@ type shown struct {
 	Style    template.CSS
 	Problem  string // why the visitor isn't signed in; empty if there is nothing to say
 	Back     string // where signing in leads to; empty for the same address
+	Next     string // where the visitor signs in
 	User     string // who is signed in
 	Roles    string // that they hold
 }
@@ -213,7 +209,11 @@ func (p *pages) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.cookies.set(w, signInCookie, browser)
-	http.Redirect(w, r, address, http.StatusSeeOther)
+	// A redirect would be part of sending the form, so that the page's policy would
+	// have to name each place that Slack leads on to, such as where a workspace's
+	// people sign in to everything.
+	w.Header().Set("Refresh", "0; url="+address)
+	p.show(w, http.StatusOK, "leaving.html", shown{Next: address})
 }
 
 // callback is where the browser comes back to. Nobody but the browser that began

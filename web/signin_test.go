@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,18 +22,23 @@ const locator = "/review?elicitationId=req_0123456789abcdef0123456789abcdef"
 // site is the pages, with a simulated Slack to sign in with.
 type site struct {
 	*approvaltest.Fixture
-	slack *slacksim.Server
-	url   string
+	slack  *slacksim.Workspace
+	issuer string // where Slack is
+	url    string
 }
 
-func newSite(t *testing.T) *site {
+// newSite makes a site whose Slack is behind what is given.
+func newSite(t *testing.T, before ...func(http.Handler) http.Handler) *site {
 	t.Helper()
 	f := approvaltest.New(t)
-	slack, err := slacksim.Start(slacksim.Options{TeamID: approvaltest.Alice.Workspace, Now: f.Clock.Now})
-	if err != nil {
-		t.Fatal(err)
+	slack := slacksim.New(slacksim.Options{TeamID: approvaltest.Alice.Workspace, Now: f.Clock.Now})
+	atSlack := slack.Handler()
+	for _, one := range before {
+		atSlack = one(atSlack)
 	}
-	t.Cleanup(func() { _ = slack.Close() })
+	issuer := httptest.NewServer(atSlack)
+	t.Cleanup(issuer.Close)
+	slack.SetURL(issuer.URL)
 	for _, who := range []approval.Approver{approvaltest.Alice, approvaltest.Bob, approvaltest.Carol} {
 		slack.SetUser(slacksim.User{ID: who.User, Name: who.User})
 	}
@@ -41,14 +47,15 @@ func newSite(t *testing.T) *site {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
 	options := slack.Options()
+	var err error
 	if handler, err = web.Handler(f.Service, web.Options{
 		URL: server.URL, SlackURL: channel, Now: f.Clock.Now,
-		SignIn: &web.SignIn{ClientID: options.ClientID, ClientSecret: options.ClientSecret, Issuer: slack.URL, Workspace: options.TeamID},
+		SignIn: &web.SignIn{ClientID: options.ClientID, ClientSecret: options.ClientSecret, Issuer: issuer.URL, Workspace: options.TeamID},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	slack.SetRedirectURLs(server.URL + web.CallbackPath)
-	return &site{Fixture: f, slack: slack, url: server.URL}
+	return &site{Fixture: f, slack: slack, issuer: issuer.URL, url: server.URL}
 }
 
 // browser is a person's. It follows no redirects.
@@ -102,12 +109,22 @@ func (b *browser) open(method, address string, headers ...string) page {
 // begin presses the button and returns where Slack sends somebody back to.
 func (b *browser) begin(user string) string {
 	b.t.Helper()
-	sent := b.open(http.MethodPost, locator)
-	back, err := b.site.slack.Authorize(user, sent.location)
-	if sent.status != http.StatusSeeOther || err != nil {
-		b.t.Fatalf("%d to %q, %v", sent.status, sent.location, err)
+	back, err := b.site.slack.Authorize(user, b.leave())
+	if err != nil {
+		b.t.Fatal(err)
 	}
 	return back
+}
+
+// leave presses the button and returns where the browser goes on to.
+func (b *browser) leave() string {
+	b.t.Helper()
+	sent := b.open(http.MethodPost, locator)
+	next, ok := strings.CutPrefix(sent.header.Get("Refresh"), "0; url=")
+	if sent.status != http.StatusOK || !ok || !strings.Contains(sent.text, `<a href="`+strings.ReplaceAll(next, "&", "&amp;")+`"`) {
+		b.t.Fatalf("%d to %q\n%s", sent.status, next, sent.text)
+	}
+	return next
 }
 
 // cookie is what the browser keeps under a name; empty if nothing.
@@ -176,10 +193,10 @@ func TestSignInIsUsedUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := s.browser(t)
-	sent := b.open(http.MethodPost, locator)
+	next := b.leave()
 	kept := "countersign-sign-in=" + b.cookie("countersign-sign-in")
 	for i, want := range []int{http.StatusSeeOther, http.StatusForbidden} {
-		back, err := s.slack.Authorize("U0ALICE", sent.location)
+		back, err := s.slack.Authorize("U0ALICE", next)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,14 +348,13 @@ func TestSignOutFromElsewhere(t *testing.T) {
 	b.requireSignedIn("U0ALICE")
 }
 
-// Over https, cookies are of this host alone; a form leads to Slack and nowhere
-// else.
+// Over https, cookies are of this host alone; a form leads nowhere else.
 func TestCookiesAndPolicy(t *testing.T) {
 	t.Parallel()
-	slack := newSite(t).slack
+	issuer := newSite(t).issuer
 	handler, err := web.Handler(approvaltest.New(t).Service, web.Options{
 		URL: "https://approvals.example.com", SlackURL: channel,
-		SignIn: &web.SignIn{ClientID: "1.demo", Issuer: slack.URL, Workspace: "T0TEST"},
+		SignIn: &web.SignIn{ClientID: "1.demo", Issuer: issuer, Workspace: "T0TEST"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +368,7 @@ func TestCookiesAndPolicy(t *testing.T) {
 	if one.Name != "__Host-countersign-sign-in" || !one.Secure || !one.HttpOnly || one.SameSite != http.SameSiteLaxMode || one.Path != "/" || one.Domain != "" || len(one.Value) < 26 {
 		t.Errorf("got %s", one)
 	}
-	address, err := url.Parse(response.Header.Get("Location"))
+	address, err := url.Parse(strings.TrimPrefix(response.Header.Get("Refresh"), "0; url="))
 	if err != nil || strings.Contains(address.RawQuery, one.Value) {
 		t.Errorf("the cookie's secret is in the address %s (%v)", address, err)
 	}
@@ -362,7 +378,7 @@ func TestCookiesAndPolicy(t *testing.T) {
 		}
 	}
 	response, _ = get(t, handler, http.MethodGet, "/review")
-	if policy := response.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "form-action 'self' "+slack.URL) || !strings.Contains(policy, "frame-ancestors 'none'") {
+	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self'") || !strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Errorf("the policy is %q", policy)
 	}
 }
@@ -370,12 +386,27 @@ func TestCookiesAndPolicy(t *testing.T) {
 // A provider that can't be asked now can be later.
 func TestProviderThatIsDown(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	if err := s.slack.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got := s.browser(t).open(http.MethodPost, locator)
+	var down atomic.Bool
+	s := newSite(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if down.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	b := s.browser(t)
+	down.Store(true)
+	got := b.open(http.MethodPost, locator)
 	if got.status != http.StatusBadGateway || !strings.Contains(got.text, "Please try again in a moment") {
 		t.Errorf("%d\n%s", got.status, got.text)
 	}
+	down.Store(false)
+	back := b.begin("U0ALICE")
+	down.Store(true)
+	if got := b.open(http.MethodGet, back); got.status != http.StatusForbidden || !strings.Contains(got.text, "Please try again in a moment") {
+		t.Errorf("while the code is traded: %d\n%s", got.status, got.text)
+	}
+	down.Store(false)
+	b.signIn("U0ALICE")
 }
