@@ -389,8 +389,11 @@ func TestRespelledIsTheSame(t *testing.T) {
 func TestAllowedTwin(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.NewRuns(t)
-	waiting, approved := f.ProposeRun(t), f.ProposeRun(t)
+	waiting, approved, edited := f.ProposeRun(t), f.ProposeRun(t), f.ProposeRun(t)
 	f.Decide(t, approvaltest.Alice, approved, approval.Approve)
+	if _, err := f.Service.Edit(t.Context(), approvaltest.Alice, edited.ID, 1, []byte(`{"account": "acct_9", "amount": 1}`), approval.Slack); err != nil {
+		t.Fatal(err)
+	}
 	if err := f.Service.SetPolicy(t.Context(), approvaltest.RunPolicy(t, `rules: [{id: down, actions: [payouts.create], lower_to: 1, why: "Down."}]`)); err != nil {
 		t.Fatal(err)
 	}
@@ -410,6 +413,9 @@ func TestAllowedTwin(t *testing.T) {
 		t.Errorf("approving the first as well: %s, %q (%v)", r.Status, r.Reason, err)
 	}
 
+	if r := repeat(edited); r.ID != edited.ID || r.Status != approval.Pending {
+		t.Errorf("edited: got %s, which is %s", r.ID, r.Status)
+	}
 	if r := repeat(approved); r.ID != approved.ID {
 		t.Errorf("approved: got %s, which is %s", r.ID, r.Status)
 	}

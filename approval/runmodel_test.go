@@ -469,7 +469,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 		m.looked(c, now)
 		if !now.denied {
 			twin := m.twin(c)
-			if twin != nil && now.allowed && twin.stored == approval.Pending {
+			if twin != nil && now.allowed && twin.stored == approval.Pending && len(twin.editors) == 0 {
 				seen["twin withdrawn"]++
 				twin.become(approval.Rejected, clock)
 				twin = m.twin(c) // one that was approved before

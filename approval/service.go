@@ -106,10 +106,11 @@ func (s *Service) Bell() *Bell { return &s.bell }
 // and those who may decide are told. If the same is already pending, that is what
 // Request returns; of a call that the gateway runs, also if people approved it
 // since, or if it has run and the agent hasn't got the result. What policy allows
-// is approved at once and, if the gateway runs it, claimed at once. What it
-// denies is recorded as rejected and returned with an error that wraps ErrDenied.
-// An InputError names the field that was refused and a LimitError which limit was
-// reached; nothing is stored then.
+// is approved at once and, if the gateway runs it, claimed at once; a call of the
+// same that people have before them, as it was asked, is superseded then. What
+// policy denies is recorded as rejected and returned with an error that wraps
+// ErrDenied. An InputError names the field that was refused and a LimitError which
+// limit was reached; nothing is stored then.
 func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Request, error) {
 	now := s.options.Now()
 	take := sync.OnceValue(func() error { return s.pace.take(agent, s.Policy().Limits().PerMinute, now) })
@@ -158,11 +159,11 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 const askedOfNobody = "The policy asks nobody for this any more, and the same call was made again."
 
 // withdraw takes from people a request that the policy asks nobody for any more,
-// so that what is asked again runs in its place and not beside it. What they have
-// decided stays so.
+// so that what is asked again runs in its place and not beside it. One that they
+// have decided, or edited, stays theirs.
 func (s *Service) withdraw(ctx context.Context, id ID) error {
 	_, err := s.change(ctx, id, func(r *Request, now time.Time) error {
-		if r.Status == Pending {
+		if r.Status == Pending && r.Version == 1 {
 			r.supersede(askedOfNobody, r.Ruling, now)
 		}
 		return nil
