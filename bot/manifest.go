@@ -98,14 +98,13 @@ func Manifest(options ManifestOptions) (string, error) {
 	if options.URL == "" {
 		m.Settings.SocketModeEnabled = true
 	} else {
-		u, err := url.Parse(options.URL)
-		if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		if !isHTTPS(options.URL) {
 			return "", fmt.Errorf("%q is not an https address; Slack posts clicks only to one", options.URL)
 		}
 		m.Settings.Interactivity.RequestURL = strings.TrimRight(options.URL, "/") + "/slack/interactions"
 	}
 	if options.SignInURL != "" {
-		if u, err := url.Parse(options.SignInURL); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		if !isHTTPS(options.SignInURL) {
 			return "", fmt.Errorf("%q is not an https address; Slack sends people who sign in only to one", options.SignInURL)
 		}
 		m.OAuth.RedirectURLs = []string{options.SignInURL}
@@ -116,4 +115,11 @@ func Manifest(options ManifestOptions) (string, error) {
 		return "", fmt.Errorf("encoding the manifest: %w", err)
 	}
 	return string(data), nil
+}
+
+// isHTTPS reports whether an address is one that Slack takes for an app: https,
+// with nothing behind its path.
+func isHTTPS(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
 }
