@@ -88,7 +88,7 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 	}
 
 	fmt.Fprintf(p.stdout, "Open %s, choose who you are, and decide.\n", slack.URL)
-	fmt.Fprintf(p.stdout, "The review page is %s: sign in as one of them.\n", s.config.URL)
+	fmt.Fprintf(p.stdout, "Sign in as one of them, too, at the review page: %s\n", s.config.URL)
 	fmt.Fprintf(p.stdout, "Its policy is %s; change it, and see.\n", options.config.Policy)
 	fmt.Fprintf(p.stdout, "Everything is on this machine; Ctrl-C ends it.\n\n")
 
