@@ -104,6 +104,8 @@ type Surface string
 // The surfaces.
 const (
 	Slack Surface = "slack"
+	// Web is the review page, where somebody has signed in.
+	Web Surface = "web"
 	// Policy is where a decision came from that no person made.
 	Policy Surface = "policy"
 	// InBand is an answer that an agent's own client gave. It says that the

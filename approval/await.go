@@ -74,3 +74,7 @@ func untilDeadline(r *Request, now time.Time) time.Duration {
 
 // Drain ends all waiting, now and from now on, as if its bound had passed.
 func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
+
+// Draining is closed once Drain was called: whoever waits for changes by other
+// means than Await ends then too.
+func (s *Service) Draining() <-chan struct{} { return s.draining }

@@ -11,6 +11,10 @@ import (
 	"github.com/countersign/countersign/policy"
 )
 
+// FreshSignIn is how long a sign-in proves who somebody is for approving what
+// destroys something, on the review page.
+const FreshSignIn = 5 * time.Minute
+
 // Ballot is a decision that an approver asks to have recorded: what they
 // decided, and what exactly they were shown.
 type Ballot struct {
@@ -23,6 +27,9 @@ type Ballot struct {
 	// for once.
 	Scope   string
 	Surface Surface
+	// SignedInAt is when the approver last proved to the review page who they are.
+	// Other surfaces leave it out.
+	SignedInAt time.Time
 }
 
 func (b Ballot) check() error {
@@ -65,6 +72,19 @@ func (r *Request) admits(who Approver, b Ballot) error {
 	return nil
 }
 
+// proved says what the approver has yet to prove, so that a page which somebody
+// left open, or that an agent drives in somebody's browser, approves nothing that
+// can't be undone. Slack signs each click, so it has no page to leave open.
+func (r *Request) proved(b Ballot, now time.Time) error {
+	if b.Surface != Web || b.Verdict != Approve || r.Ruling.Tier < policy.TierDestructive {
+		return nil
+	}
+	if now.Sub(b.SignedInAt) >= FreshSignIn {
+		return ErrSignInAgain
+	}
+	return nil
+}
+
 // recorded reports whether the person decided the same before, on what the
 // request is now: what an edit replaced doesn't count any more.
 func (r *Request) recorded(who Approver, b Ballot) bool {
@@ -101,6 +121,9 @@ func (r *Request) own(who Approver) bool {
 // asks for more than it did, nobody can approve: the request is superseded.
 func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, b Ballot, now time.Time, random io.Reader) error {
 	if err := r.admits(who, b); err != nil {
+		return err
+	}
+	if err := r.proved(b, now); err != nil {
 		return err
 	}
 	stricter := ruling.StricterThan(r.Ruling)

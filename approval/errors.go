@@ -37,6 +37,8 @@ var (
 	ErrSuperseded = fmt.Errorf("%w, because it doesn't hold any more; the agent must ask again", ErrRejected)
 	// ErrReasonRequired means that the policy asks approvers for a reason.
 	ErrReasonRequired = errors.New("approving this takes a reason")
+	// ErrSignInAgain means that the approver has to prove again who they are.
+	ErrSignInAgain = errors.New("approving this takes a sign-in of the last 5 minutes")
 	// ErrServerRuns means that the server runs what was approved, so that no
 	// agent is handed it.
 	ErrServerRuns = errors.New("the server runs this itself")

@@ -7,7 +7,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -25,7 +24,7 @@ import (
 	"github.com/countersign/countersign/approval"
 )
 
-//go:embed *.html *.css
+//go:embed *.html *.css *.js
 var files embed.FS
 
 // Options set up the pages.
@@ -93,40 +92,50 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		logger:    options.Logger,
 	}
 	hash := sha256.Sum256(style)
-	forms := "'none'"
+	p.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; frame-ancestors 'none'; base-uri 'none'; form-action "
 	mux := http.NewServeMux()
 	if options.SignIn == nil {
+		p.policy += "'none'"
 		mux.HandleFunc("GET /review", p.leadOn)
 		mux.HandleFunc("GET /{$}", p.leadOn)
 	} else {
+		p.policy += "'self'; script-src 'self'; connect-src 'self'"
 		p.provider = newProvider(*options.SignIn, options.URL+CallbackPath, options.Now)
-		forms = "'self'"
 		mux.HandleFunc("GET /review", p.review)
 		mux.HandleFunc("GET /{$}", p.review)
 		mux.HandleFunc("POST /review", p.signIn)
 		mux.HandleFunc("POST /{$}", p.signIn)
 		mux.HandleFunc("POST /sign-out", p.signOut)
 		mux.HandleFunc("GET "+CallbackPath, p.callback)
+		mux.HandleFunc("GET /live", p.live)
+		mux.HandleFunc("GET /script/{name}", p.script)
 	}
-	p.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; frame-ancestors 'none'; base-uri 'none'; form-action " + forms
 	return http.NewCrossOriginProtection().Handler(mux), nil
 }
 
-// shown is what a page says.
-type shown struct {
-	SlackURL string
+// page is what every page is made of.
+type page struct {
 	Style    template.CSS
-	Problem  string // why the visitor isn't signed in; empty if there is nothing to say
-	Back     string // where signing in leads to; empty for the same address
-	Next     string // where the visitor signs in
-	User     string // who is signed in
+	SlackURL string
+	Now      int64  // the server's clock, in milliseconds since 1970
+	User     string // who is signed in; empty if nobody is
 	Roles    string // that they hold
+	Content  any    // what the page is about
 }
 
-func (p *pages) show(w http.ResponseWriter, status int, name string, what shown) {
-	what.SlackURL, what.Style = p.options.SlackURL, p.style
+// show answers with a page for somebody; for the zero visitor if nobody is signed
+// in.
+func (p *pages) show(w http.ResponseWriter, status int, name string, v visitor, content any) {
 	var body bytes.Buffer
-	if err := p.templates.ExecuteTemplate(&body, name, what); err != nil {
+	err := p.templates.ExecuteTemplate(&body, name, page{
+		Style:    p.style,
+		SlackURL: p.options.SlackURL,
+		Now:      p.options.Now().UnixMilli(),
+		User:     v.who.User,
+		Roles:    v.roleNames(),
+		Content:  content,
+	})
+	if err != nil {
 		p.logger.Error("rendering a page", "page", name, "err", err)
 		http.Error(w, "This page can't be shown now.", http.StatusInternalServerError)
 		return
@@ -139,24 +148,66 @@ func (p *pages) show(w http.ResponseWriter, status int, name string, what shown)
 	_, _ = w.Write(body.Bytes()) // the reader went away
 }
 
+// script serves a script that pages load. None of them is needed to decide, but
+// for passkeys, which browsers give to scripts only.
+func (p *pages) script(w http.ResponseWriter, r *http.Request) {
+	content, err := files.ReadFile(r.PathValue("name"))
+	if err != nil || !strings.HasSuffix(r.PathValue("name"), ".js") {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(content) // the reader went away
+}
+
 // leadOn shows where requests are decided.
 func (p *pages) leadOn(w http.ResponseWriter, _ *http.Request) {
-	p.show(w, http.StatusOK, "slack.html", shown{})
+	p.show(w, http.StatusOK, "slack.html", visitor{}, nil)
 }
 
 // review shows who is signed in. Whoever isn't gets the same page whatever the
 // address is of.
 func (p *pages) review(w http.ResponseWriter, r *http.Request) {
-	who, roles, err := p.visitor(r)
+	v, ok := p.person(w, r)
+	if !ok {
+		return
+	}
+	p.show(w, http.StatusOK, "review.html", v, nil)
+}
+
+// visitor is somebody who is signed in and holds a role at this moment. The zero
+// visitor is anybody.
+type visitor struct {
+	who     approval.Approver
+	roles   []approval.Membership
+	session session
+}
+
+func (v visitor) roleNames() string {
+	names := make([]string, len(v.roles))
+	for i, role := range v.roles {
+		names[i] = role.Role
+	}
+	return strings.Join(names, ", ")
+}
+
+// person returns who is signed in. If nobody is, it has answered: with the same
+// page whatever was asked for.
+func (p *pages) person(w http.ResponseWriter, r *http.Request) (visitor, bool) {
+	v, err := p.visitor(r)
 	switch {
 	case errors.Is(err, errSignedOut):
-		p.show(w, http.StatusOK, "signin.html", shown{})
+		p.show(w, http.StatusOK, "signin.html", visitor{}, signInPage{})
 	case err != nil:
-		p.show(w, http.StatusServiceUnavailable, "signin.html", shown{Problem: p.problem(err)})
-	default:
-		p.show(w, http.StatusOK, "review.html", shown{User: who.User, Roles: roles})
+		p.show(w, http.StatusServiceUnavailable, "signin.html", visitor{}, signInPage{Problem: p.problem(err)})
 	}
+	return v, err == nil
 }
+
+// unattended is the header of what a page's script fetches by itself, which is not
+// somebody doing something: a page that is left open must not keep them signed in.
+const unattended = "Countersign-Unattended"
 
 // errSignedOut means that nobody is signed in, or somebody who may no longer be.
 var errSignedOut = errors.New("nobody is signed in")
@@ -166,113 +217,31 @@ var errNoRole = errors.New("this account holds no role")
 
 // visitor returns who is signed in and the roles that they hold at this moment;
 // without any, their session has ended.
-func (p *pages) visitor(r *http.Request) (approval.Approver, string, error) {
+func (p *pages) visitor(r *http.Request) (visitor, error) {
 	id := p.cookies.get(r, sessionCookie)
-	one, ok := p.sessions.use(id)
+	one, ok := p.sessions.use(id, r.Header.Get(unattended) == "")
 	if !ok {
-		return approval.Approver{}, "", errSignedOut
+		return visitor{}, errSignedOut
 	}
 	roles, err := p.roles(r.Context(), one.who)
 	if errors.Is(err, errNoRole) || errors.Is(err, approval.ErrIneligible) {
 		p.sessions.end(id)
 		p.logger.Info("ending the session of somebody who holds no role any more", "approver", one.who.String())
-		return approval.Approver{}, "", errSignedOut
+		return visitor{}, errSignedOut
 	}
-	return one.who, roles, err
+	if err != nil {
+		return visitor{}, err
+	}
+	return visitor{who: one.who, roles: roles, session: one}, nil
 }
 
-func (p *pages) roles(ctx context.Context, who approval.Approver) (string, error) {
+func (p *pages) roles(ctx context.Context, who approval.Approver) ([]approval.Membership, error) {
 	standing, err := p.service.Standing(ctx, who)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if len(standing.Roles) == 0 {
-		return "", errNoRole
+		return nil, errNoRole
 	}
-	names := make([]string, len(standing.Roles))
-	for i, role := range standing.Roles {
-		names[i] = role.Role
-	}
-	return strings.Join(names, ", "), nil
-}
-
-// signIn sends the browser to sign in, and back to the same address after that.
-func (p *pages) signIn(w http.ResponseWriter, r *http.Request) {
-	back := "/"
-	if r.URL.Path == "/review" {
-		back = "/review?" + url.Values{"elicitationId": {r.URL.Query().Get("elicitationId")}}.Encode()
-	}
-	browser, state, nonce := p.sessions.begin(back)
-	address, err := p.provider.address(r.Context(), state, nonce)
-	if err != nil {
-		p.show(w, http.StatusBadGateway, "signin.html", shown{Problem: p.problem(err)})
-		return
-	}
-	p.cookies.set(w, signInCookie, browser)
-	// A redirect would be part of sending the form, so that the page's policy would
-	// have to name each place that Slack leads on to, such as where a workspace's
-	// people sign in to everything.
-	w.Header().Set("Refresh", "0; url="+address)
-	p.show(w, http.StatusOK, "leaving.html", shown{Next: address})
-}
-
-// callback is where the browser comes back to. Nobody but the browser that began
-// the sign-in can end it, so nobody can be signed in as somebody else.
-func (p *pages) callback(w http.ResponseWriter, r *http.Request) {
-	who, back, err := p.signedIn(r)
-	p.cookies.clear(w, signInCookie)
-	if err != nil {
-		p.show(w, http.StatusForbidden, "signin.html", shown{Problem: p.problem(err), Back: cmp.Or(back, "/")})
-		return
-	}
-	p.sessions.end(p.cookies.get(r, sessionCookie))
-	p.cookies.set(w, sessionCookie, p.sessions.start(who))
-	p.logger.Info("somebody has signed in", "approver", who.String())
-	http.Redirect(w, r, back, http.StatusSeeOther)
-}
-
-// errNotBegun means that a browser came back from a sign-in that isn't its own,
-// is over or took too long.
-var errNotBegun = errors.New("this sign-in wasn't begun in this browser, or it took too long")
-
-func (p *pages) signedIn(r *http.Request) (who approval.Approver, back string, err error) {
-	query := r.URL.Query()
-	attempt, ok := p.sessions.finish(p.cookies.get(r, signInCookie), token(query.Get("state")))
-	if !ok {
-		return approval.Approver{}, "", errNotBegun
-	}
-	back = attempt.back
-	if query.Get("code") == "" {
-		return approval.Approver{}, back, errors.New("signing in was given up")
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*providerLimit)
-	defer cancel()
-	if who, err = p.provider.identify(ctx, query.Get("code"), attempt.nonce); err != nil {
-		return approval.Approver{}, back, err
-	}
-	_, err = p.roles(ctx, who)
-	return who, back, err
-}
-
-// problem logs why somebody isn't signed in, and says it in words for them.
-func (p *pages) problem(err error) string {
-	p.logger.Warn("nobody is signed in", "err", err)
-	switch {
-	case errors.Is(err, errNoRole):
-		return "Your account holds no role here, so there is nothing for you to decide."
-	case errors.Is(err, approval.ErrIneligible), errors.Is(err, errNotOurs):
-		return "This account can't decide here."
-	case errors.Is(err, errNotBegun):
-		return "That sign-in took too long, or was begun in another browser. Please sign in again."
-	case errors.Is(err, approval.ErrUnverified):
-		return "Slack couldn't be asked about your account. Please try again in a moment."
-	default:
-		return "Signing in didn't work. Please try again in a moment."
-	}
-}
-
-func (p *pages) signOut(w http.ResponseWriter, r *http.Request) {
-	p.sessions.end(p.cookies.get(r, sessionCookie))
-	p.cookies.clear(w, sessionCookie)
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return standing.Roles, nil
 }

@@ -35,7 +35,11 @@ type session struct {
 	who        approval.Approver
 	signedInAt time.Time
 	seenAt     time.Time
+	formKey    []byte // signs the forms that the browser is given
 }
+
+// fresh reports whether the person has just proved who they are.
+func (s session) fresh(now time.Time) bool { return now.Sub(s.signedInAt) < approval.FreshSignIn }
 
 // signInAttempt is a sign-in that has begun, until the provider sends the browser
 // back.
@@ -68,12 +72,13 @@ func (s *sessions) start(who approval.Approver) token {
 	now := s.now()
 	makeRoom(s.byHash, func(one session) time.Time { return one.seenAt })
 	id := token(s.random())
-	s.byHash[id.hash()] = session{who: who, signedInAt: now, seenAt: now}
+	s.byHash[id.hash()] = session{who: who, signedInAt: now, seenAt: now, formKey: []byte(s.random())}
 	return id
 }
 
-// use returns a session that goes on, which counts as doing something.
-func (s *sessions) use(id token) (session, bool) {
+// use returns a session that goes on. If its person does something now, that is
+// noted.
+func (s *sessions) use(id token, doing bool) (session, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hash, now := id.hash(), s.now()
@@ -85,8 +90,10 @@ func (s *sessions) use(id token) (session, bool) {
 		delete(s.byHash, hash)
 		return session{}, false
 	}
-	one.seenAt = now
-	s.byHash[hash] = one
+	if doing {
+		one.seenAt = now
+		s.byHash[hash] = one
+	}
 	return one, true
 }
 

@@ -378,7 +378,7 @@ func TestCookiesAndPolicy(t *testing.T) {
 		}
 	}
 	response, _ = get(t, handler, http.MethodGet, "/review")
-	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self'") || !strings.Contains(policy, "frame-ancestors 'none'") {
+	if policy := response.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "form-action 'self'; script-src 'self'; connect-src 'self'") || !strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Errorf("the policy is %q", policy)
 	}
 }

@@ -1,0 +1,57 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// keepAlive is how often a quiet stream of changes says that it is still there.
+const keepAlive = 25 * time.Second
+
+// live tells a page that a request has changed, or any if none is named, so that
+// it can fetch itself again. It carries no data: whoever reads it needs to be
+// signed in to see anything. It ends with the session.
+func (p *pages) live(w http.ResponseWriter, r *http.Request) {
+	r.Header.Set(unattended, "1")
+	v, err := p.visitor(r)
+	if err != nil {
+		http.Error(w, "Sign in first.", http.StatusForbidden)
+		return
+	}
+	rung, end := p.service.Bell().ListenAll()
+	if id := approval.ID(r.URL.Query().Get("elicitationId")); id.Valid() {
+		end()
+		rung, end = p.service.Bell().Listen(id)
+	}
+	defer end()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	flush := http.NewResponseController(w)
+	say := func(text string) bool {
+		if _, err := w.Write([]byte(text)); err != nil {
+			return false
+		}
+		return flush.Flush() == nil
+	}
+	over := time.NewTimer(v.session.signedInAt.Add(sessionLimit).Sub(p.options.Now()))
+	defer over.Stop()
+	quiet := time.NewTicker(keepAlive)
+	defer quiet.Stop()
+	said := ": listening\n\n"
+	for say(said) {
+		select {
+		case <-rung:
+			said = "event: changed\ndata:\n\n"
+		case <-quiet.C:
+			said = ": quiet\n\n"
+		case <-over.C:
+			return
+		case <-p.service.Draining():
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

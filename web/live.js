@@ -1,0 +1,91 @@
+// Keeps a page as it is on the server without a reload: what is marked with
+// data-live is replaced when a request changes. Times are shown in the reader's own
+// time zone, and what is left until a deadline counts down.
+"use strict";
+
+const span = (milliseconds) => {
+  const seconds = Math.max(Math.floor(milliseconds / 1000), 0);
+  const hours = Math.floor(seconds / 3600);
+  const minutes = Math.floor(seconds / 60) % 60;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  if (minutes > 0) return `${minutes} min ${seconds % 60} s`;
+  return `${seconds} s`;
+};
+
+const localize = () => {
+  for (const time of document.querySelectorAll("time[datetime]:not([data-local])")) {
+    const at = new Date(time.dateTime);
+    time.dataset.local = "yes";
+    time.title = time.textContent;
+    time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  }
+};
+
+// The server's clock counts, not this machine's.
+const sent = Date.now();
+const skew = Number(document.querySelector("meta[name=now]").content) - sent;
+
+const countDown = () => {
+  for (const left of document.querySelectorAll("[data-until]")) {
+    const text = span(Number(left.dataset.until) - Date.now() - skew);
+    if (left.textContent !== text) left.textContent = text;
+  }
+};
+
+// A part that somebody works in stays as long as it is the same part.
+const replace = (old, fresh) => {
+  const clean = old.cloneNode(true);
+  for (const time of clean.querySelectorAll("time[data-local]")) {
+    time.textContent = time.title;
+    time.removeAttribute("title");
+    time.removeAttribute("data-local");
+  }
+  for (const left of [...clean.querySelectorAll("[data-until]"), ...fresh.querySelectorAll("[data-until]")]) left.textContent = "";
+  if (clean.isEqualNode(fresh)) return;
+  const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+  old.replaceWith(document.importNode(fresh, true));
+  if (focused) document.getElementById(focused)?.focus();
+};
+
+let fetching = false;
+let again = false;
+
+const refresh = async () => {
+  again = true;
+  if (fetching) return;
+  fetching = true;
+  while (again) {
+    again = false;
+    try {
+      const response = await fetch(location.href, { headers: { "Countersign-Unattended": "1" }, redirect: "error" });
+      const next = new DOMParser().parseFromString(await response.text(), "text/html");
+      const parts = document.querySelectorAll("[data-live]");
+      if (response.ok && !next.querySelector("[data-live]")) {
+        location.reload(); // somebody has to sign in again
+        return;
+      }
+      for (const part of parts) {
+        const fresh = next.getElementById(part.id);
+        if (fresh) replace(part, fresh);
+      }
+      localize();
+      countDown();
+    } catch {
+      // The stream connects again by itself, and then the page is fetched again.
+    }
+  }
+  fetching = false;
+};
+
+localize();
+countDown();
+if (document.querySelector("[data-live]")) {
+  setInterval(countDown, 1000);
+  const changes = new EventSource("/live" + location.search);
+  changes.addEventListener("changed", refresh);
+  let opened = false;
+  changes.addEventListener("open", () => {
+    if (opened) refresh(); // what was missed meanwhile
+    opened = true;
+  });
+}
