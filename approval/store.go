@@ -8,8 +8,8 @@ import (
 	"github.com/countersign/countersign/policy"
 )
 
-// Store keeps requests, decisions, executions, events, notices and tokens. Each
-// of its methods that changes something is one transaction, which is durable
+// Store keeps requests, decisions, executions, events, notices, tokens and
+// passkeys. Each of its methods that changes something is one transaction, which is durable
 // when the method returns nil. A store that can't take a change now returns an
 // error that wraps ErrUnavailable, with nothing changed.
 type Store interface {
@@ -80,6 +80,15 @@ type Store interface {
 	Tokens(ctx context.Context) ([]Token, error)
 	// TokenByHash finds a token that isn't revoked. ErrToken if there is none.
 	TokenByHash(ctx context.Context, hash TokenHash) (Token, error)
+
+	// UpdatePasskeys loads a person's passkeys, runs change on them, and saves the
+	// passkeys, their events and their notices if change returns nil. If change
+	// returns an error, nothing is saved and UpdatePasskeys returns that error.
+	// change may run more than once, must not block and must not call the store.
+	// ErrPasskeyKnown if somebody else has a passkey that change adds.
+	UpdatePasskeys(ctx context.Context, owner Approver, change func(*Keyring) error) error
+	// Passkeys returns a person's passkeys, oldest first.
+	Passkeys(ctx context.Context, owner Approver) ([]Passkey, error)
 }
 
 // Directory says what a person is and which roles they hold, looked up afresh.

@@ -45,6 +45,7 @@ func checkPlans(t *testing.T, q *queries) {
 		"LastEvent: SCAN events":                                                 "it reads one row, from the end",
 		"RecentRequests: SCAN requests USING INDEX sqlite_autoindex_requests_1":  "it reads as many rows as it is asked for, from the end",
 		"NextNotice: USE TEMP B-TREE FOR ORDER BY":                               "it sorts only what is due",
+		"NextPersonalNotice: USE TEMP B-TREE FOR ORDER BY":                       "it sorts only what is due",
 	}
 	// Indexes of few rows, where others would do and get slower.
 	indexes := map[string]string{
@@ -59,6 +60,9 @@ func checkPlans(t *testing.T, q *queries) {
 		"Grants":             "grants_in_force",
 		"GrantsFor":          "grants_in_force",
 		"LoadRequest":        "requests_granted",
+
+		"LeasePersonalNotice": "personal_notices_due",
+		"NextPersonalNotice":  "personal_notices_due",
 	}
 	for name, text := range q.texts {
 		last := 0

@@ -25,6 +25,9 @@ type Store interface {
 	LeaseNotice(ctx context.Context, destination string, now, until time.Time) (approval.Notice, *approval.Request, bool, error)
 	SettleNotice(ctx context.Context, n approval.Notice, s approval.Settlement, now time.Time) error
 	NextNotice(ctx context.Context, destination string, now time.Time) (time.Time, bool, error)
+	LeasePersonalNotice(ctx context.Context, workspace string, now, until time.Time) (approval.PersonalNotice, bool, error)
+	SettlePersonalNotice(ctx context.Context, n approval.PersonalNotice, s approval.Settlement) error
+	NextPersonalNotice(ctx context.Context, workspace string, now time.Time) (time.Time, bool, error)
 	Events(ctx context.Context) iter.Seq2[audit.Event, error]
 	Recorded(ctx context.Context, limit int) ([]*approval.Request, error)
 }
@@ -61,6 +64,9 @@ func Exercise(t *testing.T, open func(testing.TB, db.Options) Store) {
 			{"a grant that is used", usedGrant},
 			{"tools of downstream servers", tools},
 			{"tokens", tokens},
+			{"passkeys", passkeys},
+			{"passkeys at the same time", racedPasskeys},
+			{"what people are told", personalNotices},
 			{"notices become due", noticesDue},
 			{"notices that come later", laterNotices},
 			{"notices are leased once", leasedOnce},

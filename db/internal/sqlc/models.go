@@ -77,10 +77,36 @@ type Outbox struct {
 	Abandoned      int64
 }
 
+type Passkey struct {
+	ID             []byte
+	OwnerWorkspace string
+	OwnerUser      string
+	Name           string
+	Credential     []byte
+	SignCount      int64
+	EnrolledAt     int64
+	UsedAt         *int64
+}
+
 type Payload struct {
 	RequestID string
 	Version   int64
 	Payload   []byte
+}
+
+type PersonalNotice struct {
+	ID              string
+	PersonWorkspace string
+	PersonUser      string
+	Kind            string
+	Passkey         string
+	HappenedAt      int64
+	Reference       string
+	Attempts        int64
+	NextAttemptAt   int64
+	LeasedUntil     int64
+	Failure         string
+	Abandoned       int64
 }
 
 type Request struct {

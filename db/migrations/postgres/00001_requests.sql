@@ -203,7 +203,41 @@ CREATE TABLE tokens (
     revoked_at      BIGINT
 );
 
+CREATE TABLE passkeys (
+    id              BYTEA   NOT NULL PRIMARY KEY,
+    owner_workspace TEXT    NOT NULL,
+    owner_user      TEXT    NOT NULL,
+    name            TEXT    NOT NULL,
+    credential      BYTEA   NOT NULL,
+    sign_count      BIGINT  NOT NULL CHECK (sign_count >= 0),
+    enrolled_at     BIGINT  NOT NULL,
+    used_at         BIGINT
+);
+
+CREATE INDEX passkeys_owned ON passkeys (owner_workspace, owner_user, enrolled_at, id);
+
+-- What people still have to be told, or were told, of their own accounts.
+CREATE TABLE personal_notices (
+    id               TEXT    NOT NULL PRIMARY KEY,
+    person_workspace TEXT    NOT NULL,
+    person_user      TEXT    NOT NULL,
+    kind             TEXT    NOT NULL,
+    passkey          TEXT    NOT NULL,
+    happened_at      BIGINT  NOT NULL,
+    reference        TEXT    NOT NULL, -- where they were told; empty until then
+    attempts         BIGINT  NOT NULL,
+    next_attempt_at  BIGINT  NOT NULL, -- 0 is at once
+    leased_until     BIGINT  NOT NULL, -- 0 is not leased
+    failure          TEXT    NOT NULL,
+    abandoned        BIGINT  NOT NULL CHECK (abandoned IN (0, 1))
+);
+
+CREATE INDEX personal_notices_due ON personal_notices (person_workspace, happened_at, id)
+WHERE reference = '' AND abandoned = 0;
+
 -- +goose Down
+DROP TABLE personal_notices;
+DROP TABLE passkeys;
 DROP TABLE tokens;
 DROP TABLE outbox;
 DROP TABLE events;
