@@ -30,6 +30,9 @@ type Ballot struct {
 	// SignedInAt is when the approver last proved to the review page who they are.
 	// Other surfaces leave it out.
 	SignedInAt time.Time
+	// Passkey is what a passkey of the approver signed, as the review page has
+	// verified with UsePasskey; nil if none did.
+	Passkey *PasskeyProof
 }
 
 func (b Ballot) check() error {
@@ -81,6 +84,9 @@ func (r *Request) proved(b Ballot, now time.Time) error {
 	}
 	if now.Sub(b.SignedInAt) >= FreshSignIn {
 		return ErrSignInAgain
+	}
+	if r.TakesPasskey() {
+		return b.Passkey.signs(b)
 	}
 	return nil
 }
@@ -162,7 +168,7 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 		Scope:    scopeOf(b),
 		At:       now,
 	})
-	r.changed(now, "decision.recorded", who.String(), b.Surface, map[string]any{
+	detail := map[string]any{
 		"receipt": receipt,
 		"scope":   scopeOf(b),
 		"verdict": b.Verdict,
@@ -170,7 +176,11 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 		"roles":   held,
 		"own":     own,
 		"policy":  ruling.Revision,
-	})
+	}
+	if b.Surface == Web && b.Verdict == Approve && r.TakesPasskey() {
+		detail["passkey"] = b.Passkey
+	}
+	r.changed(now, "decision.recorded", who.String(), b.Surface, detail)
 	switch {
 	case b.Verdict == Reject:
 		r.Status = Rejected

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/audit"
+	"github.com/countersign/countersign/policy"
 )
 
 // Passkey is a key on a device of one person. The device uses it only after it
@@ -40,6 +43,7 @@ const (
 	MaxPasskeyName = 60
 
 	maxPasskeyID  = 1023 // as the standard limits it
+	minNonce      = 16
 	maxCredential = 16 * 1024
 )
 
@@ -49,6 +53,9 @@ var (
 	ErrNoPasskey = errors.New("there is no such passkey; it may have been removed")
 	// ErrPasskeyKnown means that a passkey is enrolled already.
 	ErrPasskeyKnown = errors.New("this passkey is enrolled already")
+	// ErrPasskeyNeeded means that approving on the review page takes a passkey's
+	// signature over the ballot.
+	ErrPasskeyNeeded = errors.New("approving this takes a passkey, which has to sign exactly what is shown")
 	// ErrTooManyPasskeys means that a person has MaxPasskeys.
 	ErrTooManyPasskeys = fmt.Errorf("nobody has more than %d passkeys; remove one first", MaxPasskeys)
 	// ErrPasskeyCopied means that a device has signed as often before, so that
@@ -238,8 +245,8 @@ type PasskeyProof struct {
 }
 
 // PasskeyChallenge is what a device is given to sign for a ballot: SHA-256, with
-// a domain prefix, over the nonce and all of the ballot that says what happens.
-// So a signature is worth nothing for another request, version, payload, verdict
+// a domain prefix, over the nonce, of at least 16 random bytes, and all of the
+// ballot that says what happens. So a signature is worth nothing for another request, version, payload, verdict
 // or scope.
 func PasskeyChallenge(nonce []byte, b Ballot) [sha256.Size]byte {
 	h := sha256.New()
@@ -257,4 +264,42 @@ func PasskeyChallenge(nonce []byte, b Ballot) [sha256.Size]byte {
 	field([]byte(b.Verdict))
 	field([]byte(scopeOf(b)))
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// TakesPasskey reports whether approving the request on the review page takes a
+// passkey: what can't be undone, or is of high value, isn't approved by whoever
+// drives the approver's browser.
+func (r *Request) TakesPasskey() bool { return r.Ruling.Tier >= policy.TierIrreversible }
+
+// What the second part of the authenticator data says: that the person was there,
+// and that the device made sure who it is.
+const (
+	signedFlags    = 32 // behind the hash of whom it is for
+	personPresent  = 1 << 0
+	personVerified = 1 << 2
+)
+
+// signs returns ErrPasskeyNeeded unless the proof is of a device that made sure
+// who uses it, over exactly this ballot. Whose passkey it is, and the signature,
+// the surface has verified.
+func (p *PasskeyProof) signs(b Ballot) error {
+	if p == nil || len(p.Nonce) < minNonce || len(p.AuthenticatorData) <= signedFlags {
+		return ErrPasskeyNeeded
+	}
+	var said struct {
+		Type      string `json:"type"`
+		Challenge string `json:"challenge"`
+	}
+	if err := json.Unmarshal(p.ClientData, &said); err != nil || said.Type != "webauthn.get" {
+		return ErrPasskeyNeeded
+	}
+	challenge := PasskeyChallenge(p.Nonce, b)
+	want := base64.RawURLEncoding.EncodeToString(challenge[:])
+	if subtle.ConstantTimeCompare([]byte(said.Challenge), []byte(want)) != 1 {
+		return ErrPasskeyNeeded
+	}
+	if flags := p.AuthenticatorData[signedFlags]; flags&personPresent == 0 || flags&personVerified == 0 {
+		return ErrPasskeyNeeded
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -188,4 +189,114 @@ func TestPasskeyChallengeBindsTheBallot(t *testing.T) {
 			t.Errorf("%q %+v and %q %+v: the same challenge is %v", nonce, one, other, two, got)
 		}
 	})
+}
+
+// proof is what a device would have signed for a ballot, but for the signature,
+// which is the surface's to verify.
+func proof(b approval.Ballot, kind string, flags byte) *approval.PasskeyProof {
+	nonce := []byte("a nonce of 16 bytes or more")
+	challenge := approval.PasskeyChallenge(nonce, b)
+	return &approval.PasskeyProof{
+		Passkey:           []byte("key"),
+		Nonce:             nonce,
+		AuthenticatorData: append(make([]byte, 32), flags, 0, 0, 0, 1),
+		ClientData:        fmt.Appendf(nil, `{"type":%q,"challenge":%q,"origin":"https://example.com"}`, kind, base64.RawURLEncoding.EncodeToString(challenge[:])),
+		Signature:         []byte("signature"),
+	}
+}
+
+// What can't be undone takes a passkey's signature over exactly what is approved
+// on the page.
+func TestApprovalsThatTakeAPasskey(t *testing.T) {
+	t.Parallel()
+	const present, verified = 1, 4
+	rules := approvaltest.ParsePolicy(t, `
+version: 1
+mode: cautious
+roles: {finance: {users: [U0ALICE, U0BOB]}}
+approval: {requires: [{role: finance}], scopes: [once, 15m]}
+integrations: {ledger: {tools: {close: {tier: 5}, wipe: {tier: 4}}}}
+limits: {pending: 1000, per_minute: 1000, cooldown: 0s}
+`)
+	other := func(b approval.Ballot, change func(*approval.Ballot)) *approval.PasskeyProof {
+		change(&b)
+		return proof(b, "webauthn.get", present|verified)
+	}
+	for name, test := range map[string]struct {
+		action string
+		change func(*approval.Ballot)
+		want   error
+	}{
+		"signed": {"ledger.close", func(b *approval.Ballot) { b.Passkey = proof(*b, "webauthn.get", present|verified) }, nil},
+		"none":   {"ledger.close", func(*approval.Ballot) {}, approval.ErrPasskeyNeeded},
+		"a sign-in that is old": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = proof(*b, "webauthn.get", present|verified)
+			b.SignedInAt = b.SignedInAt.Add(-approval.FreshSignIn)
+		}, approval.ErrSignInAgain},
+		"nobody was verified": {"ledger.close", func(b *approval.Ballot) { b.Passkey = proof(*b, "webauthn.get", present) }, approval.ErrPasskeyNeeded},
+		"nobody was there":    {"ledger.close", func(b *approval.Ballot) { b.Passkey = proof(*b, "webauthn.get", verified) }, approval.ErrPasskeyNeeded},
+		"an enrolment":        {"ledger.close", func(b *approval.Ballot) { b.Passkey = proof(*b, "webauthn.create", present|verified) }, approval.ErrPasskeyNeeded},
+		"another request": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = other(*b, func(b *approval.Ballot) { b.Request = "req_0" })
+		}, approval.ErrPasskeyNeeded},
+		"another version": {"ledger.close", func(b *approval.Ballot) { b.Passkey = other(*b, func(b *approval.Ballot) { b.Version++ }) }, approval.ErrPasskeyNeeded},
+		"another payload": {"ledger.close", func(b *approval.Ballot) { b.Passkey = other(*b, func(b *approval.Ballot) { b.Digest[0]++ }) }, approval.ErrPasskeyNeeded},
+		"another scope": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = other(*b, func(b *approval.Ballot) { b.Scope = "15m" })
+		}, approval.ErrPasskeyNeeded},
+		"a rejection": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = other(*b, func(b *approval.Ballot) { b.Verdict = approval.Reject })
+		}, approval.ErrPasskeyNeeded},
+		"another nonce": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = proof(*b, "webauthn.get", present|verified)
+			b.Passkey.Nonce = []byte("another nonce of 16 bytes or more")
+		}, approval.ErrPasskeyNeeded},
+		"a guessable nonce": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = proof(*b, "webauthn.get", present|verified)
+			b.Passkey.Nonce = nil
+		}, approval.ErrPasskeyNeeded},
+		"no authenticator data": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = proof(*b, "webauthn.get", present|verified)
+			b.Passkey.AuthenticatorData = b.Passkey.AuthenticatorData[:32]
+		}, approval.ErrPasskeyNeeded},
+		"no client data": {"ledger.close", func(b *approval.Ballot) {
+			b.Passkey = proof(*b, "webauthn.get", present|verified)
+			b.Passkey.ClientData = nil
+		}, approval.ErrPasskeyNeeded},
+		"rejecting":           {"ledger.close", func(b *approval.Ballot) { b.Verdict = approval.Reject }, nil},
+		"in Slack":            {"ledger.close", func(b *approval.Ballot) { b.Surface = approval.Slack }, nil},
+		"what can be undone":  {"ledger.wipe", func(*approval.Ballot) {}, nil},
+		"one that isn't used": {"ledger.wipe", func(b *approval.Ballot) { b.Passkey = new(approval.PasskeyProof) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := approvaltest.New(t, func(o *approval.Options) { o.Policy = rules })
+			r := f.Propose(t, func(p *approval.Proposal) { p.Action = test.action })
+			ballot := approvaltest.Ballot(r, approval.Approve)
+			ballot.Surface, ballot.SignedInAt = approval.Web, f.Clock.Now()
+			test.change(&ballot)
+			r, err := f.Service.Decide(t.Context(), approvaltest.Alice, ballot)
+			if !errors.Is(err, test.want) || (err == nil) != (len(r.Decisions) == 1) {
+				t.Fatalf("got %v with %d decisions, want %v", err, len(r.Decisions), test.want)
+			}
+			var detail struct{ Passkey *approval.PasskeyProof }
+			for event, err := range f.Store.Events(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if event.Type == "decision.recorded" {
+					if err := json.Unmarshal(event.Detail, &detail); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			want := ballot.Passkey
+			if err != nil || test.action != "ledger.close" {
+				want = nil
+			}
+			if diff := cmp.Diff(want, detail.Passkey); diff != "" {
+				t.Errorf("the proof in the event (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
