@@ -79,6 +79,16 @@ var (
 	ErrToken = errors.New("the token is unknown or revoked")
 )
 
+// Ineligible is why an account may never decide, in plain words. It wraps
+// ErrIneligible.
+type Ineligible string
+
+// Error is the reason.
+func (e Ineligible) Error() string { return string(e) }
+
+// Unwrap returns ErrIneligible.
+func (e Ineligible) Unwrap() error { return ErrIneligible }
+
 // InputError says which input field was refused and what would be accepted.
 type InputError struct {
 	Field   string // the name as the caller wrote it, such as "payload"

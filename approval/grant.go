@@ -12,8 +12,8 @@ const (
 	ScopeSession = "session"
 )
 
-// maxGrant bounds a grant that names no time.
-const maxGrant = 8 * time.Hour
+// MaxGrant bounds a grant that names no time.
+const MaxGrant = 8 * time.Hour
 
 // Grant is what the approval of a request allows beyond once: the same tool on
 // the same target in the same environment, by the same agent. It is part of the
@@ -69,7 +69,7 @@ func scopeOf(b Ballot) string {
 // grant gives what everybody who approved wants to allow, now that they have:
 // the shortest time, and the session if anybody meant only that.
 func (r *Request) grant(who Approver, surface Surface, now time.Time) {
-	given := Grant{GrantedAt: now, ExpiresAt: now.Add(maxGrant)}
+	given := Grant{GrantedAt: now, ExpiresAt: now.Add(MaxGrant)}
 	for _, d := range r.approvals() {
 		switch within, err := time.ParseDuration(d.Scope); {
 		case d.Scope == ScopeSession:

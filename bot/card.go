@@ -1,11 +1,12 @@
 package bot
 
 import (
-	"strings"
+	"strconv"
 
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/internal/visible"
 	"github.com/countersign/countersign/policy"
 )
@@ -30,39 +31,37 @@ type message struct {
 // blockIDs makes ids that differ in each revision of each request: Slack wants
 // new ones when a message is updated.
 func blockIDs(r *approval.Request) func(name string) string {
-	return func(name string) string { return string(r.ID) + "." + integer(r.Revision) + "." + name }
+	return func(name string) string { return string(r.ID) + "." + strconv.FormatInt(r.Revision, 10) + "." + name }
 }
 
 // renderCard is the card of a request in any state. Posting and updating use
 // it alike, so a card that could be posted can be updated.
 func renderCard(r *approval.Request) message {
 	id := blockIDs(r)
-	f := newFacts(r, cardBudget)
-	a := layOut(r.Payload, r.Ruling.Redactions)
-	head := stageOf(r)
+	f := presentation.NewFacts(r, cardLimits)
+	a := presentation.LayOut(r.Payload, r.Ruling.Redactions)
 
-	asked := []slack.RichTextElement{f.lines()}
-	if warning, any := badges(r, a.source); any {
-		asked = append(asked, warning.section())
+	asked := []slack.RichTextElement{section(factLines(f.List()))}
+	if warned := warnings(r, a.Source); warned != nil {
+		asked = append(asked, section(warned))
 	}
-	asked = append(asked, f.purpose()...)
+	asked = append(asked, purpose(f)...)
 	blocks := []slack.Block{
-		slack.NewHeaderBlock(plainText(head.mark+" "+head.words+" · "+environment(r)),
-			slack.HeaderBlockOptionBlockID(id("state"))),
+		slack.NewHeaderBlock(plainText(heading(r)), slack.HeaderBlockOptionBlockID(id("state"))),
 	}
-	if said := ran(r); said != nil {
-		blocks = append(blocks, slack.NewRichTextBlock(id("run"), said...))
+	if said := presentation.Ran(r); said != nil {
+		blocks = append(blocks, slack.NewRichTextBlock(id("run"), section(said)))
 	}
 	blocks = append(blocks, granted(r, id("grant"))...)
 	blocks = append(blocks, slack.NewRichTextBlock(id("facts"), asked...))
-	text, note := a.text, ""
-	if !a.inline() {
-		f.whole = false
-		text, note = a.excerpt()
+	text, note := a.Text, ""
+	if !inline(a) {
+		f.Whole = false
+		text, note = excerpt(a)
 	}
-	blocks = append(blocks, slack.NewRichTextBlock(id("arguments"), a.label(false).section(), preformatted(text)))
+	blocks = append(blocks, slack.NewRichTextBlock(id("arguments"), section(a.Label(false)), preformatted(text)))
 	offer := onCard
-	if !f.whole {
+	if !f.Whole {
 		offer = offerOf(r)
 	}
 	if hint := offer.hint(note, r.Status == approval.Pending); hint != "" {
@@ -128,7 +127,7 @@ func buttons(r *approval.Request, approvable bool) slack.Block {
 	if r.Status == approval.Pending {
 		if approvable {
 			row = append(row, approveButton(r))
-			if len(wider(r)) > 0 {
+			if len(presentation.Wider(r)) > 0 {
 				row = append(row, grantButton(r))
 			}
 		}
@@ -136,10 +135,10 @@ func buttons(r *approval.Request, approvable bool) slack.Block {
 			button(rejectAction, "Reject…", value, slack.StyleDanger),
 			button(detailsAction, "Details", value, slack.StyleDefault))
 	}
-	if settleable(r) {
+	if presentation.Settleable(r) {
 		row = append(row, settleButtons(r)...)
 	}
-	if revocable(r) {
+	if presentation.Revocable(r) {
 		row = append(row, revokeButton(r))
 	}
 	row = append(row, button(whyAction, "Why am I asked?", value, slack.StyleDefault))
@@ -157,44 +156,24 @@ func approveButton(r *approval.Request) *slack.ButtonBlockElement {
 		approve.ActionID = reasonAction
 		approve.Text = plainText("Approve…")
 	case r.Ruling.Tier >= policy.TierDestructive:
-		text, _ := cut(summary(r, 90)+" · "+environment(r)+". "+consequence(r, "it"), 300)
+		text, _ := cut(summary(r, 90)+" · "+presentation.Environment(r)+". "+presentation.Consequence(r, "it"), 300)
 		approve.Confirm = slack.NewConfirmationBlockObject(plainText("Approve this?"), plainText(text), plainText("Approve"), plainText("Cancel"))
 		approve.Confirm.Style = slack.StylePrimary
 	}
 	return approve
 }
 
-// needs says what approving still takes, and who may approve what is their own.
+// needs says what approving still takes.
 func needs(r *approval.Request) string {
-	verb := "Needs "
-	if len(r.Votes()) > 0 {
-		verb = "Still needs "
-	}
-	missing := r.Missing()
-	text, _ := cut(verb+policy.Words(missing), 200)
-	var own []string
-	for _, want := range missing {
-		if want.AllowSelf {
-			own = append(own, want.Role)
-		}
-	}
-	const may = " may approve their own agent's request"
-	switch {
-	case len(own) == 0:
-		return text
-	case len(missing) == 1:
-		return text + ", who" + may
-	default:
-		whose, _ := cut(strings.Join(own, " and "), 200)
-		return text + ". People of " + whose + may
-	}
+	text, _ := cut(presentation.Needs(r), 500)
+	return text
 }
 
 // smallPrint is what only somebody who compares needs.
 func smallPrint(r *approval.Request) string {
 	version := ""
 	if r.Version > 1 {
-		version = " · version " + integer(int64(r.Version))
+		version = " · version " + strconv.Itoa(r.Version)
 	}
 	return "Digest " + r.Digest.Short() + version + " · " + string(r.ID)
 }
@@ -203,26 +182,16 @@ func smallPrint(r *approval.Request) string {
 // what runs on how much, and leads on to Details.
 func renderMinimal(r *approval.Request) message {
 	id := blockIDs(r)
-	head := stageOf(r)
-	count := "not stated"
-	switch lists := longestFirst(r); {
-	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
-		count = "⚠️ " + digits(*r.StatedCount) + " stated · " + digits(int64(lists[0].Length)) + " listed"
-	case r.StatedCount != nil:
-		count = digits(*r.StatedCount)
-	case len(lists) == 1:
-		count = digits(int64(lists[0].Length))
-	}
 	action := "not stated"
 	if r.Action != "" {
 		action, _ = cut(visible.Line(r.Action), 200)
 	}
-	text := head.mark + " " + head.words + " · " + environment(r)
+	text := heading(r)
 	if r.Unpinned {
-		text += "\n⚠️ " + unpinned
+		text += "\n⚠️ " + presentation.Unpinned
 	}
 	text +=
-		"\nAction: " + action + "\nCount: " + count + "\nDigest: " + r.Digest.Short()
+		"\nAction: " + action + "\nCount: " + presentation.ShortCount(r) + "\nDigest: " + r.Digest.Short()
 	if r.Status == approval.Pending {
 		text += "\n" + needs(r) + ". Slack didn't take the full card. " + offerOf(r).hint("", true)
 	}

@@ -213,7 +213,7 @@ func checkDetails(t fataler, r *approval.Request, view json.RawMessage, whole bo
 
 // ours is all that may stand where Slack parses markup: our own words, mentions
 // of people by id, and dates.
-var ours = regexp.MustCompile(`^(?:[A-Za-z ,.;:*_'-]|[0-9,]+ (?:more|seconds?|minutes?|hours?|times?)|<@[UW][A-Z0-9]+>|<!subteam\^S[A-Z0-9]+>|<!date\^[0-9]+\^\{date_short_pretty\} \{time\}\|[0-9]{1,2} [A-Z][a-z]{2} [0-9:]{5} UTC>)*$`)
+var ours = regexp.MustCompile(`^(?:[✅⛔⌛]|[A-Za-z ,.;:*_'-]|[0-9,]+ (?:more|seconds?|minutes?|hours?|times?)|<@[UW][A-Z0-9]+>|<!subteam\^S[A-Z0-9]+>|<!date\^[0-9]+\^\{date_short_pretty\} \{time\}\|[0-9]{1,2} [A-Z][a-z]{2} [0-9:]{5} UTC>)*$`)
 
 // checkInert checks that nothing of the agent's stands where Slack parses
 // markup.

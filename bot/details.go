@@ -2,12 +2,14 @@ package bot
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 )
 
 // What a modal may hold: Slack takes 100 blocks and 250 kB.
@@ -51,45 +53,44 @@ func renderAnswer(text string) slack.ModalViewRequest {
 // whole is in it. Only then, and only while the request is pending, its submit
 // button approves.
 func renderDetails(r *approval.Request, now time.Time) (slack.ModalViewRequest, bool) {
-	a := layOut(r.Payload, r.Ruling.Redactions)
-	if view, whole := details(r, a, a.chunks(), "", now); whole {
+	a := presentation.LayOut(r.Payload, r.Ruling.Redactions)
+	if view, whole := details(r, a, chunks(a.Text), "", now); whole {
 		return view, true
 	}
 	said := "This is too large to review in Slack, so it can't be approved here."
-	short, less := beginning(a.text, partialLength)
+	short, less := beginning(a.Text, partialLength)
 	if less {
-		said = "Showing " + digits(int64(utf8.RuneCountInString(short))) + " of " + counted(int64(a.characters), "character") +
+		said = "Showing " + presentation.Digits(int64(utf8.RuneCountInString(short))) + " of " + presentation.Counted(int64(a.Characters), "character") +
 			" of the arguments. " + said
 		short += "…"
 	}
-	view, _ := details(r, a, arguments{text: short}.chunks(), said, now)
+	view, _ := details(r, a, chunks(short), said, now)
 	return view, false
 }
 
 // details lays out the modal with these parts of the arguments. A warning says
 // that it isn't all, and why; without one, the result says whether all of
 // everything is in the modal and Slack takes it.
-func details(r *approval.Request, a arguments, parts []string, warning string, now time.Time) (slack.ModalViewRequest, bool) {
-	f := newFacts(r, detailsBudget)
-	head := stageOf(r)
+func details(r *approval.Request, a presentation.Arguments, parts []string, warning string, now time.Time) (slack.ModalViewRequest, bool) {
+	f := presentation.NewFacts(r, detailsLimits)
 	blocks := []slack.Block{
-		slack.NewHeaderBlock(plainText(head.mark + " " + head.words + " · " + environment(r))),
+		slack.NewHeaderBlock(plainText(heading(r))),
 	}
-	if said := ran(r); said != nil {
-		blocks = append(blocks, slack.NewRichTextBlock("", said...))
+	if said := presentation.Ran(r); said != nil {
+		blocks = append(blocks, slack.NewRichTextBlock("", section(said)))
 	}
 	blocks = append(blocks, granted(r, "")...)
 	if warning != "" {
 		blocks = append(blocks, slack.NewAlertBlock(plainText(warning), slack.AlertBlockOptionLevel(slack.AlertLevelWarning)))
 	}
-	blocks = append(blocks, slack.NewRichTextBlock("", f.lines()))
-	if suspicious, any := badges(r, a.source); any {
-		blocks = append(blocks, slack.NewRichTextBlock("", suspicious.section()))
+	blocks = append(blocks, slack.NewRichTextBlock("", section(factLines(f.List()))))
+	if warned := warnings(r, a.Source); warned != nil {
+		blocks = append(blocks, slack.NewRichTextBlock("", section(warned)))
 	}
-	for _, element := range f.purpose() {
+	for _, element := range purpose(f) {
 		blocks = append(blocks, slack.NewRichTextBlock("", element))
 	}
-	blocks = append(blocks, slack.NewRichTextBlock("", a.label(true).section()))
+	blocks = append(blocks, slack.NewRichTextBlock("", section(a.Label(true))))
 	for _, part := range parts {
 		blocks = append(blocks, slack.NewRichTextBlock("", preformatted(part)))
 	}
@@ -102,16 +103,16 @@ func details(r *approval.Request, a arguments, parts []string, warning string, n
 	if r.Status == approval.Pending {
 		blocks = append(blocks, slack.NewContextBlock("", plainText(needs(r)), markup("Expires "+moment(r.ExpiresAt))))
 	}
-	whole := warning == "" && f.whole
+	whole := warning == "" && f.Whole
 	approvable := whole && r.Status == approval.Pending
-	if approvable && len(wider(r)) > 0 {
-		blocks = append(blocks, grantBlocks(r, append([]string{approval.ScopeOnce}, wider(r)...), now)...)
+	if approvable && len(presentation.Wider(r)) > 0 {
+		blocks = append(blocks, grantBlocks(r, append([]string{approval.ScopeOnce}, presentation.Wider(r)...), now)...)
 	}
 	if approvable && r.Ruling.Requirement.ReasonRequired {
 		blocks = append(blocks, reasonBlock("Reason for approving, shown on the card", false))
 	}
 	blocks = append(blocks, slack.NewContextBlock("",
-		plainText("Version "+integer(int64(r.Version))),
+		plainText("Version "+strconv.Itoa(r.Version)),
 		plainText("Digest "+r.Digest.String()),
 		plainText(string(r.ID))))
 

@@ -99,11 +99,11 @@ func groupsToAsk(user string, roles []policy.Role) []string {
 
 // Why an account may never decide.
 const (
-	elsewhere   = ineligible("people of other workspaces can't decide")
-	aBot        = ineligible("bots can't decide")
-	aGuest      = ineligible("guests can't decide")
-	deactivated = ineligible("this account is deactivated")
-	unknown     = ineligible("this workspace doesn't know the account")
+	elsewhere   = approval.Ineligible("people of other workspaces can't decide")
+	aBot        = approval.Ineligible("bots can't decide")
+	aGuest      = approval.Ineligible("guests can't decide")
+	deactivated = approval.Ineligible("this account is deactivated")
+	unknown     = approval.Ineligible("this workspace doesn't know the account")
 )
 
 // eligible returns nil if the account may decide at all.

@@ -9,6 +9,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -118,24 +119,19 @@ func encoded(value any) json.RawMessage {
 
 // Answer is what a person reads whose decision came to err.
 func Answer(verdict approval.Verdict, r *approval.Request, err error) (string, bool) {
-	return answer(verdict, r, err)
+	said, known := presentation.Answer(verdict, r, err, theCard)
+	return markdown(said), known
 }
 
-// ScopeWords is how far an approval goes, in words.
-var ScopeWords = scopeWords
-
-// LongestSession is how long a grant for a session is said to last at most.
-const LongestSession = longestSession
-
 // LaidOut is a payload as it is shown, and in chunks.
-func LaidOut(p approval.Payload) (text string, chunks []string, inline bool) {
-	a := layOut(p, policy.Redactions{})
-	return a.text, a.chunks(), a.inline()
+func LaidOut(p approval.Payload) (text string, parts []string, onCard bool) {
+	a := presentation.LayOut(p, policy.Redactions{})
+	return a.Text, chunks(a.Text), inline(a)
 }
 
 // Excerpt is what a card shows of a payload that is too long for it.
 func Excerpt(p approval.Payload) (text, note string) {
-	return layOut(p, policy.Redactions{}).excerpt()
+	return excerpt(presentation.LayOut(p, policy.Redactions{}))
 }
 
 // Beginning and Length are how texts are cut.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/approval/approvaltest"
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/bot/slacksim"
@@ -384,8 +385,8 @@ func TestSessionEndsAsPromised(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := decided.Grant.ExpiresAt.Sub(decided.Grant.GrantedAt); got != bot.LongestSession {
-		t.Errorf("a session's grant ends after %s, and the modal says %s", got, bot.LongestSession)
+	if got := decided.Grant.ExpiresAt.Sub(decided.Grant.GrantedAt); got != approval.MaxGrant {
+		t.Errorf("a session's grant ends after %s, and the modal says %s", got, approval.MaxGrant)
 	}
 }
 
@@ -418,7 +419,7 @@ func TestScopeWords(t *testing.T) {
 		"": "once", "once": "once", "session": "the agent's session", "1m": "1 minute", "15m": "15 minutes",
 		"90m": "1 hour 30 minutes", "8h": "8 hours", "90s": "1 minute 30 seconds", "1h0m1s": "1 hour 1 second", "<!here>": "longer than once",
 	} {
-		if got := bot.ScopeWords(scope); got != want {
+		if got := presentation.ScopeWords(scope); got != want {
 			t.Errorf("%q is %q, want %q", scope, got, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 )
 
 // maxBody bounds an interaction's body. Slack repeats the modal that was
@@ -107,6 +108,9 @@ func (b *Bot) handle(ctx context.Context, payload []byte) (response any, err err
 	return nil, nil
 }
 
+// theCard is where people look at a request in Slack.
+const theCard = "the card"
+
 // clicked is what the press of a button comes to.
 func (b *Bot) clicked(ctx context.Context, i *interaction) error {
 	switch action := i.Actions[0].ActionID; action {
@@ -159,33 +163,33 @@ func (b *Bot) decide(ctx context.Context, i *interaction, verdict approval.Verdi
 
 func (b *Bot) approveClicked(ctx context.Context, i *interaction) error {
 	r, err := b.decide(ctx, i, approval.Approve, "", "")
-	text, known := answer(approval.Approve, r, err)
+	said, known := presentation.Answer(approval.Approve, r, err, theCard)
 	if !known {
 		return errors.Join(errUnstored, err)
 	}
-	b.tell(i, text)
+	b.tell(i, markdown(said))
 	return nil
 }
 
 // revokeClicked ends a grant.
 func (b *Bot) revokeClicked(ctx context.Context, i *interaction) error {
 	r, err := b.service.RevokeGrant(ctx, b.who(i), i.about.request, approval.Slack)
-	text, known := revokeAnswer(r, err)
+	said, known := presentation.RevokeAnswer(r, err, theCard)
 	if !known {
 		return errors.Join(errUnstored, err)
 	}
-	b.tell(i, text)
+	b.tell(i, markdown(said))
 	return nil
 }
 
 // settleClicked records what a person says came of a run.
 func (b *Bot) settleClicked(ctx context.Context, i *interaction, ran bool) error {
 	r, err := b.service.Settle(ctx, b.who(i), i.about.request, ran, approval.Slack)
-	text, known := settleAnswer(r, err)
+	said, known := presentation.SettleAnswer(r, err, theCard)
 	if !known {
 		return errors.Join(errUnstored, err)
 	}
-	b.tell(i, text)
+	b.tell(i, markdown(said))
 	return nil
 }
 
@@ -199,17 +203,17 @@ func (b *Bot) submitted(ctx context.Context, i *interaction) (any, error) {
 		return fieldError(scopeInput, "Please choose for how long."), nil
 	}
 	r, err := b.decide(ctx, i, verdict, i.reason(), i.scope())
-	text, known := answer(verdict, r, err)
+	said, known := presentation.Answer(verdict, r, err, theCard)
 	switch field := i.field(err); {
 	case !known:
 		return nil, errors.Join(errUnstored, err)
-	case text == "":
+	case said == nil:
 		return nil, nil // closes the modal
 	case field != "":
 		// What was typed and chosen stays, for another try.
-		return fieldError(field, text), nil
+		return fieldError(field, said.String()), nil
 	default:
-		view := renderAnswer(text)
+		view := renderAnswer(markdown(said))
 		return slack.NewUpdateViewSubmissionResponse(&view), nil
 	}
 }
@@ -276,7 +280,7 @@ func (b *Bot) openReason(ctx context.Context, i *interaction) {
 // openGrant offers to approve for longer than once, where the policy still does.
 func (b *Bot) openGrant(ctx context.Context, i *interaction) {
 	b.show(ctx, i, "Approve for longer", b.decidable, func(r *approval.Request) slack.ModalViewRequest {
-		if len(wider(r)) == 0 {
+		if len(presentation.Wider(r)) == 0 {
 			return renderAnswer("Approving for longer than once isn't offered for this request.")
 		}
 		return renderGrant(r, b.options.Now())
@@ -298,7 +302,7 @@ func (b *Bot) openDetails(ctx context.Context, i *interaction) {
 		view, _ := renderDetails(r, b.options.Now())
 		if granting != nil {
 			view.Blocks.BlockSet = append(view.Blocks.BlockSet, slack.NewContextBlock("",
-				markup("That was granted by "+approvers(granting)+", "+moment(granting.DecidedAt))))
+				markup("That was granted by "+markdown(presentation.Approvers(granting))+", "+moment(granting.DecidedAt))))
 		}
 		return view
 	})
@@ -336,10 +340,10 @@ func (b *Bot) review(ctx context.Context, i *interaction) (*approval.Request, er
 
 // explain is a modal that says why there is nothing to see or to do.
 func (b *Bot) explain(verdict approval.Verdict, r *approval.Request, err error) slack.ModalViewRequest {
-	text, known := answer(verdict, r, err)
+	said, known := presentation.Answer(verdict, r, err, theCard)
 	if !known {
 		b.options.Logger.Error("reading a request for a modal", "err", err)
-		text = "This server can't read the request just now. Close this and try again."
+		return renderAnswer("This server can't read the request just now. Close this and try again.")
 	}
-	return renderAnswer(text)
+	return renderAnswer(markdown(said))
 }

@@ -154,7 +154,7 @@ func TestEditedSinceShown(t *testing.T) {
 	if _, err := w.slack.Deliver(w.context(), old); err != nil {
 		t.Fatal(err)
 	}
-	w.told("U0ADA", "The arguments changed; look at the updated card.")
+	w.told("U0ADA", "The arguments changed; look at the card as it is now.")
 	w.card(r, "on 1 record.")
 	if now := w.now(r.ID); now.Status != approval.Pending {
 		t.Errorf("the request is %s", now.Status)

@@ -4,6 +4,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 )
 
 // reasonInput names the block and the element that the reason is typed in.
@@ -18,8 +19,8 @@ func renderReject(about shown, r *approval.Request) slack.ModalViewRequest {
 	lead := "The agent is told no, with your reason. One rejection is final."
 	var blocks []slack.Block
 	if r != nil {
-		f := newFacts(r, cardBudget)
-		blocks = append(blocks, slack.NewRichTextBlock("facts", f.lines()))
+		facts := presentation.NewFacts(r, cardLimits).List()
+		blocks = append(blocks, slack.NewRichTextBlock("facts", section(factLines(facts))))
 	}
 	blocks = append(blocks, slack.NewContextBlock("lead", plainText(lead)))
 	blocks = append(blocks, reasonBlock("Reason, shown to the agent and on the card", true))

@@ -11,6 +11,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -80,28 +81,28 @@ const maxMentions = 40
 // says how long the request has waited, which stays true when somebody decides
 // later. A call mentions the people whom the policy names.
 func renderReminder(r *approval.Request, call bool, now time.Time) message {
-	waited := "No decision after " + span(waited(r, call, now))
+	waited := "No decision after " + presentation.Span(waited(r, call, now))
 	var blocks []slack.Block
-	text := waited + " (" + environment(r) + "): " + summary(r, 60) + ". Expires " + clock(r.ExpiresAt, r.CreatedAt) + "."
+	text := waited + " (" + presentation.Environment(r) + "): " + summary(r, 60) + ". Expires " + clock(r.ExpiresAt, r.CreatedAt) + "."
 	text = escape(text)
 	if call {
 		called := mentions(r.Ruling.Escalation)
 		text = called + " " + text
 		blocks = append(blocks, slack.NewSectionBlock(markup(called+" this needs your attention."), nil, nil))
 	}
-	var l line
-	l.bold(waited)
-	l.text(": ")
+	var l presentation.Line
+	l.Strong(waited)
+	l.Text(": ")
 	if r.Action == "" {
-		l.text(summary(r, 150))
+		l.Text(summary(r, 150))
 	} else {
 		action, count := phrase(r, 150)
-		l.code(action)
-		l.text(count)
+		l.Code(action)
+		l.Text(count)
 	}
-	l.text(" · " + environment(r))
+	l.Text(" · " + presentation.Environment(r))
 	blocks = append(blocks,
-		slack.NewRichTextBlock("", l.section()),
+		slack.NewRichTextBlock("", section(l)),
 		slack.NewContextBlock("", plainText(needs(r)), markup("Expires "+moment(r.ExpiresAt))))
 	return message{text: text, blocks: blocks}
 }
@@ -130,7 +131,7 @@ func mentions(e policy.Escalation) string {
 		}
 	}
 	if more := len(all) - maxMentions; more > 0 {
-		all = append(all[:maxMentions:maxMentions], "and "+digits(int64(more))+" more")
+		all = append(all[:maxMentions:maxMentions], "and "+presentation.Digits(int64(more))+" more")
 	}
 	return strings.Join(all, " ")
 }

@@ -1,15 +1,16 @@
 package bot
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/slack-go/slack"
 
-	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/internal/visible"
-	"github.com/countersign/countersign/policy"
 )
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
@@ -78,95 +79,82 @@ func markup(text string) *slack.TextBlockObject {
 	return &slack.TextBlockObject{Type: slack.MarkdownType, Text: text, Verbatim: true}
 }
 
-// line collects what stands in one rich text element. Text in it is never
-// parsed, so it may be anybody's.
-type line []slack.RichTextSectionElement
-
-func (l *line) add(text string, style *slack.RichTextSectionTextStyle) {
-	if text == "" {
-		// Slack refuses empty text elements.
-		return
+// section draws a line where nothing is parsed, so that text in it may be
+// anybody's.
+func section(l presentation.Line) slack.RichTextElement {
+	elements := make([]slack.RichTextSectionElement, 0, len(l))
+	for _, piece := range l {
+		elements = append(elements, richText(piece))
 	}
-	*l = append(*l, slack.NewRichTextSectionTextElement(text, style))
+	return slack.NewRichTextSection(elements...)
 }
 
-func (l *line) text(text string) { l.add(text, nil) }
-func (l *line) bold(text string) { l.add(text, &slack.RichTextSectionTextStyle{Bold: true}) }
-func (l *line) code(text string) { l.add(text, &slack.RichTextSectionTextStyle{Code: true}) }
-
-// person mentions somebody, without telling them where the text is an update.
-func (l *line) person(who approval.Approver) {
-	if !policy.IsUserID(who.User) {
-		l.text("somebody")
-		return
+func richText(piece presentation.Piece) slack.RichTextSectionElement {
+	switch piece.Kind {
+	case presentation.Strong:
+		return slack.NewRichTextSectionTextElement(piece.Text, &slack.RichTextSectionTextStyle{Bold: true})
+	case presentation.Code:
+		return slack.NewRichTextSectionTextElement(piece.Text, &slack.RichTextSectionTextStyle{Code: true})
+	case presentation.Person:
+		return slack.NewRichTextSectionUserElement(piece.Who.User, nil)
+	case presentation.Moment:
+		return slack.NewRichTextSectionTextElement(presentation.Line{piece}.String(), nil)
+	default:
+		return slack.NewRichTextSectionTextElement(piece.Text, nil)
 	}
-	*l = append(*l, slack.NewRichTextSectionUserElement(who.User, nil))
 }
 
-// label starts a new line with what the rest of it is.
-func (l *line) label(text string) {
-	if len(*l) > 0 {
-		l.text("\n")
+// markdown draws a line as mrkdwn. The line has our own words, and ids and times
+// that were checked.
+func markdown(l presentation.Line) string {
+	var b strings.Builder
+	for _, piece := range l {
+		switch piece.Kind {
+		case presentation.Strong:
+			b.WriteString("*" + escape(piece.Text) + "*")
+		case presentation.Person:
+			b.WriteString("<@" + piece.Who.User + ">")
+		case presentation.Moment:
+			b.WriteString(moment(piece.At))
+		default:
+			b.WriteString(escape(piece.Text))
+		}
 	}
-	l.bold(text)
-	l.text("  ")
+	return b.String()
 }
 
-func (l line) section() slack.RichTextElement { return slack.NewRichTextSection(l...) }
+// small draws lines below each other in small print. Only what needs it is
+// parsed.
+func small(lines ...presentation.Line) []slack.MixedElement {
+	var elements []slack.MixedElement
+	for _, l := range lines {
+		plain := !slices.ContainsFunc(l, func(piece presentation.Piece) bool { return piece.Kind != presentation.Plain })
+		if plain {
+			elements = append(elements, plainText(l.String()))
+		} else {
+			elements = append(elements, markup(markdown(l)))
+		}
+	}
+	return elements
+}
+
+func textSection(text string) slack.RichTextSection {
+	return *slack.NewRichTextSection(slack.NewRichTextSectionTextElement(text, nil))
+}
 
 func quote(text string) slack.RichTextElement {
-	var l line
-	l.text(text)
-	return &slack.RichTextQuote{Type: slack.RTEQuote, Elements: l}
+	return &slack.RichTextQuote{Type: slack.RTEQuote, Elements: textSection(text).Elements}
 }
 
 func preformatted(text string) slack.RichTextElement {
-	var l line
-	l.text(text)
-	return &slack.RichTextPreformatted{Type: slack.RTEPreformatted, Elements: l}
-}
-
-// person mentions an approver. Only an id that has the form of one is put in
-// markup.
-func person(who approval.Approver) string {
-	if !policy.IsUserID(who.User) {
-		return "somebody"
-	}
-	return "<@" + who.User + ">"
-}
-
-// people mentions several approvers, the first ones of many.
-func people(all []approval.Approver) string {
-	var mentions []string
-	for _, who := range all {
-		mentions = append(mentions, person(who))
-	}
-	return listed(mentions)
-}
-
-// listed is a list in words, of the first ones of many.
-func listed(all []string) string {
-	const most = 8
-	if more := len(all) - most; more > 0 {
-		all = append(all[:most:most], digits(int64(more))+" more")
-	}
-	switch n := len(all); {
-	case n == 0:
-		return "nobody"
-	case n == 1:
-		return all[0]
-	case strings.Contains(all[n-2], ","):
-		return strings.Join(all[:n-1], ", ") + ", and " + all[n-1]
-	default:
-		return strings.Join(all[:n-1], ", ") + " and " + all[n-1]
-	}
+	return &slack.RichTextPreformatted{Type: slack.RTEPreformatted, Elements: textSection(text).Elements}
 }
 
 // moment shows a time in the reader's own time zone; clients that can't, show
 // it in UTC.
 func moment(at time.Time) string {
 	at = at.UTC()
-	return "<!date^" + integer(at.Unix()) + "^{date_short_pretty} {time}|" + at.Format("2 Jan 15:04") + " UTC>"
+	return "<!date^" + strconv.FormatInt(at.Unix(), 10) + "^{date_short_pretty} {time}|" + at.Format("2 Jan 15:04") + " UTC>"
 }
 
 // clock is a time of day in plain text, with the day if that isn't obvious to

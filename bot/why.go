@@ -7,6 +7,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/internal/visible"
 )
 
@@ -21,7 +22,7 @@ func renderWhy(r *approval.Request) slack.ModalViewRequest {
 	if text == "" {
 		text = "Nothing is recorded about this."
 	}
-	parts := arguments{text: text}.chunks()
+	parts := chunks(text)
 	var blocks []slack.Block
 	if len(parts) > maxWhyBlocks {
 		parts = parts[:maxWhyBlocks]
@@ -31,8 +32,8 @@ func renderWhy(r *approval.Request) slack.ModalViewRequest {
 	for _, part := range parts {
 		blocks = append(blocks, slack.NewRichTextBlock("", preformatted(part)))
 	}
-	if d := withoutPerson(r, approval.Approve); d != nil {
-		blocks = append(blocks, slack.NewContextBlock("", markup(capital(approvedBy(r))+", "+moment(d.At))))
+	if l := presentation.WithoutPerson(r); l != nil {
+		blocks = append(blocks, slack.NewContextBlock("", small(l)...))
 	}
 	blocks = append(blocks, slack.NewContextBlock("",
 		plainText("As the policy ruled when the agent asked"),

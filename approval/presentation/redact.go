@@ -1,4 +1,4 @@
-package bot
+package presentation
 
 import (
 	"encoding/json"
@@ -38,11 +38,11 @@ func redact(n jsonNode, hidden policy.Redactions, path []string) (jsonNode, int)
 func (n jsonNode) kind() string {
 	switch {
 	case n.open == '{':
-		return "object, " + counted(int64(len(n.items)), "member")
+		return "object, " + Counted(int64(len(n.items)), "member")
 	case n.open == '[':
-		return "list, " + counted(int64(len(n.items)), "element")
+		return "list, " + Counted(int64(len(n.items)), "element")
 	case n.scalar[0] == '"':
-		return "text, " + counted(int64(utf8.RuneCountInString(decoded(n.scalar))), "character")
+		return "text, " + Counted(int64(utf8.RuneCountInString(decoded(n.scalar))), "character")
 	case n.scalar == "true" || n.scalar == "false":
 		return "true or false"
 	case n.scalar == "null":
@@ -69,9 +69,9 @@ const shortestSecret = 6
 // masked stands for a hidden value in a text.
 const masked = "‹hidden›"
 
-// detail is what an execution reported, without what the policy hides of the
+// Detail is what an execution reported, without what the policy hides of the
 // payload: a tool may repeat what it was given.
-func detail(r *approval.Request) string {
+func Detail(r *approval.Request) string {
 	text := r.Execution.Detail
 	hidden := r.Ruling.Redactions
 	if text == "" || hidden.IsZero() {
