@@ -35,7 +35,7 @@ func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 		}
 		return flush.Flush() == nil
 	}
-	over := time.NewTimer(v.session.signedInAt.Add(sessionLimit).Sub(p.options.Now()))
+	over := time.NewTimer(v.session.startedAt.Add(sessionLimit).Sub(p.options.Now()))
 	defer over.Stop()
 	quiet := time.NewTicker(keepAlive)
 	defer quiet.Stop()

@@ -51,8 +51,9 @@ type pages struct {
 	options   Options
 	templates *template.Template
 	style     template.CSS
-	policy    string // what the pages may load
-	provider  *provider
+	policy    string      // what the pages may load
+	providers []*provider // that people can sign in with
+	mux       *http.ServeMux
 	sessions  *sessions
 	cookies   cookies
 	logger    *slog.Logger
@@ -86,6 +87,7 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		service:   service,
 		options:   options,
 		templates: templates,
+		mux:       http.NewServeMux(),
 		style:     template.CSS(style),
 		sessions:  newSessions(options.Now, options.Random),
 		cookies:   cookies{secure: address.Scheme == "https"},
@@ -93,20 +95,22 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 	}
 	hash := sha256.Sum256(style)
 	p.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; frame-ancestors 'none'; base-uri 'none'; form-action "
-	mux := http.NewServeMux()
+	mux := p.mux
 	if options.SignIn == nil {
 		p.policy += "'none'"
 		mux.HandleFunc("GET /review", p.leadOn)
 		mux.HandleFunc("GET /{$}", p.leadOn)
 	} else {
 		p.policy += "'self'; script-src 'self'; connect-src 'self'"
-		p.provider = newProvider(*options.SignIn, options.URL+CallbackPath, options.Now)
+		p.providers = newProviders(*options.SignIn, options.URL, options.Now)
 		mux.HandleFunc("GET /review", p.review)
 		mux.HandleFunc("GET /{$}", p.review)
-		mux.HandleFunc("POST /review", p.signIn)
-		mux.HandleFunc("POST /{$}", p.signIn)
+		mux.HandleFunc("POST /", p.signIn)
+		mux.HandleFunc("POST /sign-in", p.signInAnew)
 		mux.HandleFunc("POST /sign-out", p.signOut)
-		mux.HandleFunc("GET "+CallbackPath, p.callback)
+		for _, one := range p.providers {
+			mux.HandleFunc("GET "+one.callback, p.callback(one))
+		}
 		mux.HandleFunc("GET /live", p.live)
 		mux.HandleFunc("GET /script/{name}", p.script)
 	}
@@ -197,10 +201,12 @@ func (v visitor) roleNames() string {
 func (p *pages) person(w http.ResponseWriter, r *http.Request) (visitor, bool) {
 	v, err := p.visitor(r)
 	switch {
+	case errors.Is(err, errSignedOut) && p.chosen(r) != nil:
+		p.signIn(w, r)
 	case errors.Is(err, errSignedOut):
-		p.show(w, http.StatusOK, "signin.html", visitor{}, signInPage{})
+		p.showSignIn(w, http.StatusOK, nil, "")
 	case err != nil:
-		p.show(w, http.StatusServiceUnavailable, "signin.html", visitor{}, signInPage{Problem: p.problem(err)})
+		p.showSignIn(w, http.StatusServiceUnavailable, err, "")
 	}
 	return v, err == nil
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"net/http"
 	"sync"
 	"time"
@@ -32,7 +33,11 @@ func (t token) hash() tokenHash { return sha256.Sum256([]byte(t)) }
 
 // session is what the server knows of a browser that somebody has signed in with.
 type session struct {
-	who        approval.Approver
+	who       approval.Approver
+	provider  string // that says so
+	startedAt time.Time
+	// signedInAt is when the person proved who they are, which may be long before
+	// the session: a provider remembers them. It is zero if the provider doesn't say.
 	signedInAt time.Time
 	seenAt     time.Time
 	formKey    []byte // signs the forms that the browser is given
@@ -44,10 +49,13 @@ func (s session) fresh(now time.Time) bool { return now.Sub(s.signedInAt) < appr
 // signInAttempt is a sign-in that has begun, until the provider sends the browser
 // back.
 type signInAttempt struct {
-	browser tokenHash // of the cookie of the browser that began it
-	nonce   string
-	back    string // where the browser goes then
-	begunAt time.Time
+	browser  tokenHash // of the cookie of the browser that began it
+	provider string    // that the browser was sent to
+	nonce    string    // that the identity must have
+	verifier string    // shows that it was this server that sent it: RFC 7636
+	anew     bool      // whether the person must prove again who they are
+	back     string    // where the browser goes then
+	begunAt  time.Time
 }
 
 // sessions are in memory: who is signed in is forgotten when the server stops,
@@ -66,13 +74,13 @@ func newSessions(now func() time.Time, random func() string) *sessions {
 }
 
 // start begins a session, with a new id whatever the browser had before.
-func (s *sessions) start(who approval.Approver) token {
+func (s *sessions) start(is identity, provider string) token {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	makeRoom(s.byHash, func(one session) time.Time { return one.seenAt })
 	id := token(s.random())
-	s.byHash[id.hash()] = session{who: who, signedInAt: now, seenAt: now, formKey: []byte(s.random())}
+	s.byHash[id.hash()] = session{who: is.who, provider: provider, startedAt: now, signedInAt: is.provedAt, seenAt: now, formKey: []byte(s.random())}
 	return id
 }
 
@@ -86,7 +94,7 @@ func (s *sessions) use(id token, doing bool) (session, bool) {
 	if !ok {
 		return session{}, false
 	}
-	if now.Sub(one.seenAt) >= idleLimit || now.Sub(one.signedInAt) >= sessionLimit {
+	if now.Sub(one.seenAt) >= idleLimit || now.Sub(one.startedAt) >= sessionLimit {
 		delete(s.byHash, hash)
 		return session{}, false
 	}
@@ -103,15 +111,25 @@ func (s *sessions) end(id token) {
 	delete(s.byHash, id.hash())
 }
 
-// begin notes a sign-in, and returns what the browser that begins it keeps, the
-// state that is to come back with it, and the nonce that the identity must have.
-func (s *sessions) begin(back string) (browser, state token, nonce string) {
+// begin notes a sign-in with a provider, and returns what the browser that begins
+// it keeps, and the state that is to come back with it.
+func (s *sessions) begin(provider, back string, anew bool) (browser, state token, attempt signInAttempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	makeRoom(s.attempts, func(one signInAttempt) time.Time { return one.begunAt })
-	browser, state, nonce = token(s.random()), token(s.random()), s.random()
-	s.attempts[state.hash()] = signInAttempt{browser: browser.hash(), nonce: nonce, back: back, begunAt: s.now()}
-	return browser, state, nonce
+	browser, state = token(s.random()), token(s.random())
+	secret := sha256.Sum256([]byte(s.random())) // a verifier has at least 43 characters
+	attempt = signInAttempt{
+		browser:  browser.hash(),
+		provider: provider,
+		nonce:    s.random(),
+		verifier: base64.RawURLEncoding.EncodeToString(secret[:]),
+		anew:     anew,
+		back:     back,
+		begunAt:  s.now(),
+	}
+	s.attempts[state.hash()] = attempt
+	return browser, state, attempt
 }
 
 // finish uses up a sign-in: it is the browser's that began it, once, and in time.

@@ -30,6 +30,12 @@ type site struct {
 // newSite makes a site whose Slack is behind what is given.
 func newSite(t *testing.T, before ...func(http.Handler) http.Handler) *site {
 	t.Helper()
+	return siteWith(t, nil, before...)
+}
+
+// siteWith makes a site that people sign in to with other providers, too.
+func siteWith(t *testing.T, providers []web.Provider, before ...func(http.Handler) http.Handler) *site {
+	t.Helper()
 	f := approvaltest.New(t)
 	slack := slacksim.New(slacksim.Options{TeamID: approvaltest.Alice.Workspace, Now: f.Clock.Now})
 	atSlack := slack.Handler()
@@ -50,7 +56,7 @@ func newSite(t *testing.T, before ...func(http.Handler) http.Handler) *site {
 	var err error
 	if handler, err = web.Handler(f.Service, web.Options{
 		URL: server.URL, SlackURL: channel, Now: f.Clock.Now,
-		SignIn: &web.SignIn{ClientID: options.ClientID, ClientSecret: options.ClientSecret, Issuer: issuer.URL, Workspace: options.TeamID},
+		SignIn: &web.SignIn{ClientID: options.ClientID, ClientSecret: options.ClientSecret, Issuer: issuer.URL, Workspace: options.TeamID, Providers: providers},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +90,21 @@ type page struct {
 
 func (b *browser) open(method, address string, headers ...string) page {
 	b.t.Helper()
+	return b.do(method, address, nil, headers...)
+}
+
+// send sends a form.
+func (b *browser) send(address string, form url.Values, headers ...string) page {
+	b.t.Helper()
+	return b.do(http.MethodPost, address, strings.NewReader(form.Encode()), append(headers, "Content-Type", "application/x-www-form-urlencoded")...)
+}
+
+func (b *browser) do(method, address string, body io.Reader, headers ...string) page {
+	b.t.Helper()
 	if strings.HasPrefix(address, "/") {
 		address = b.site.url + address
 	}
-	request, err := http.NewRequestWithContext(b.t.Context(), method, address, nil)
+	request, err := http.NewRequestWithContext(b.t.Context(), method, address, body)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -99,11 +116,11 @@ func (b *browser) open(method, address string, headers ...string) page {
 		b.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return page{response.StatusCode, response.Header.Get("Location"), string(body), response.Header}
+	return page{response.StatusCode, response.Header.Get("Location"), string(text), response.Header}
 }
 
 // begin presses the button and returns where Slack sends somebody back to.
@@ -116,10 +133,18 @@ func (b *browser) begin(user string) string {
 	return back
 }
 
-// leave presses the button and returns where the browser goes on to.
+// with is what the button of a provider sends.
+func with(provider string) url.Values { return url.Values{"with": {provider}} }
+
+// leave presses Slack's button and returns where the browser goes on to.
 func (b *browser) leave() string {
 	b.t.Helper()
-	sent := b.open(http.MethodPost, locator)
+	return b.next(b.send(locator, with("Slack")))
+}
+
+// next is where the browser goes on to, to sign in.
+func (b *browser) next(sent page) string {
+	b.t.Helper()
 	next, ok := strings.CutPrefix(sent.header.Get("Refresh"), "0; url=")
 	if sent.status != http.StatusOK || !ok || !strings.Contains(sent.text, `<a href="`+strings.ReplaceAll(next, "&", "&amp;")+`"`) {
 		b.t.Fatalf("%d to %q\n%s", sent.status, next, sent.text)
@@ -359,7 +384,11 @@ func TestCookiesAndPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, _ := get(t, handler, http.MethodPost, "/review")
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequest(http.MethodPost, "/review", strings.NewReader(with("Slack").Encode()))
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	handler.ServeHTTP(recorder, request)
+	response := recorder.Result()
 	cookies := response.Cookies()
 	if len(cookies) != 1 {
 		t.Fatalf("got %v", cookies)
@@ -397,7 +426,7 @@ func TestProviderThatIsDown(t *testing.T) {
 	})
 	b := s.browser(t)
 	down.Store(true)
-	got := b.open(http.MethodPost, locator)
+	got := b.send(locator, with("Slack"))
 	if got.status != http.StatusBadGateway || !strings.Contains(got.text, "Please try again in a moment") {
 		t.Errorf("%d\n%s", got.status, got.text)
 	}
