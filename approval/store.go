@@ -13,6 +13,8 @@ import (
 // when the method returns nil. A store that can't take a change now returns an
 // error that wraps ErrUnavailable, with nothing changed.
 type Store interface {
+	Looking
+
 	// Insert stores a new request with its events and a notice for each
 	// destination, if admit is nil or returns nil for what the agent asked before.
 	// What was asked before is looked up only of what policy leaves to people and

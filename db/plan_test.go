@@ -63,6 +63,10 @@ func checkPlans(t *testing.T, q *queries) {
 
 		"LeasePersonalNotice": "personal_notices_due",
 		"NextPersonalNotice":  "personal_notices_due",
+		"WaitingRequests":     "requests_waiting",
+		"AskedOfPeople":       "requests_for_people",
+		"DecisionsOf":         "decisions_of_people",
+		"EventsOfRequest":     "events_of_requests",
 	}
 	for name, text := range q.texts {
 		last := 0

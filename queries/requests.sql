@@ -1,12 +1,12 @@
 -- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
+    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, rules, explanation, asked, reminders, escalated,
     status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     @id, @agent, @acts_for_workspace, @acts_for_user, @purpose, @action, @target, @environment, @stated_count, @reversible,
-    @executor, @tool_pin, @unpinned, @hints, @session, @client_only, @version, @digest, @effect, @tier, @ruling, @explanation, @asked, @reminders, @escalated,
+    @executor, @tool_pin, @unpinned, @hints, @session, @client_only, @version, @digest, @effect, @tier, @ruling, @rules, @explanation, @asked, @reminders, @escalated,
     @status, @reason, @editors, @granted_by, @execution_id,
     @created_at, @expires_at, @decided_at, @apply_by, @closed_at, @updated_at, @deadline, @due_at, @revision
 );
@@ -22,6 +22,7 @@ SET
     effect = @effect,
     tier = @tier,
     ruling = @ruling,
+    rules = @rules,
     explanation = @explanation,
     reminders = @reminders,
     escalated = @escalated,

@@ -131,6 +131,7 @@ type Request struct {
 	Effect           string
 	Tier             int64
 	Ruling           string
+	Rules            string
 	Explanation      string
 	Asked            []byte
 	Reminders        int64

@@ -281,14 +281,14 @@ func (q *Queries) InsertPayload(ctx context.Context, arg InsertPayloadParams) er
 const insertRequest = `-- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, explanation, asked, reminders, escalated,
+    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, rules, explanation, asked, reminders, escalated,
     status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-    $26, $27, $28, $29, $30,
-    $31, $32, $33, $34, $35, $36, $37, $38, $39
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
+    $27, $28, $29, $30, $31,
+    $32, $33, $34, $35, $36, $37, $38, $39, $40
 )
 `
 
@@ -314,6 +314,7 @@ type InsertRequestParams struct {
 	Effect           string
 	Tier             int64
 	Ruling           string
+	Rules            string
 	Explanation      string
 	Asked            []byte
 	Reminders        int64
@@ -357,6 +358,7 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.Effect,
 		arg.Tier,
 		arg.Ruling,
+		arg.Rules,
 		arg.Explanation,
 		arg.Asked,
 		arg.Reminders,
@@ -518,7 +520,7 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 
 const loadRequest = `-- name: LoadRequest :one
 SELECT
-    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
+    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.rules, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
     payloads.payload,
     executions.version AS execution_version,
     executions.started_at,
@@ -607,6 +609,7 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.Effect,
 		&i.Request.Tier,
 		&i.Request.Ruling,
+		&i.Request.Rules,
 		&i.Request.Explanation,
 		&i.Request.Asked,
 		&i.Request.Reminders,
@@ -817,7 +820,7 @@ func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]s
 }
 
 const recentRequests = `-- name: RecentRequests :many
-SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
+SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.rules, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
 FROM requests
 JOIN payloads ON payloads.request_id = requests.id AND payloads.version = 1
 ORDER BY requests.id DESC
@@ -862,6 +865,7 @@ func (q *Queries) RecentRequests(ctx context.Context, count int64) ([]RecentRequ
 			&i.Request.Effect,
 			&i.Request.Tier,
 			&i.Request.Ruling,
+			&i.Request.Rules,
 			&i.Request.Explanation,
 			&i.Request.Asked,
 			&i.Request.Reminders,
@@ -1062,21 +1066,22 @@ SET
     effect = $5,
     tier = $6,
     ruling = $7,
-    explanation = $8,
-    reminders = $9,
-    escalated = $10,
-    status = $11,
-    reason = $12,
-    editors = $13,
-    execution_id = $14,
-    decided_at = $15,
-    apply_by = $16,
-    closed_at = $17,
-    updated_at = $18,
-    deadline = $19,
-    due_at = $20,
-    revision = $21
-WHERE id = $22 AND revision = $23
+    rules = $8,
+    explanation = $9,
+    reminders = $10,
+    escalated = $11,
+    status = $12,
+    reason = $13,
+    editors = $14,
+    execution_id = $15,
+    decided_at = $16,
+    apply_by = $17,
+    closed_at = $18,
+    updated_at = $19,
+    deadline = $20,
+    due_at = $21,
+    revision = $22
+WHERE id = $23 AND revision = $24
 `
 
 type UpdateRequestParams struct {
@@ -1087,6 +1092,7 @@ type UpdateRequestParams struct {
 	Effect         string
 	Tier           int64
 	Ruling         string
+	Rules          string
 	Explanation    string
 	Reminders      int64
 	Escalated      int64
@@ -1115,6 +1121,7 @@ func (q *Queries) UpdateRequest(ctx context.Context, arg UpdateRequestParams) (i
 		arg.Effect,
 		arg.Tier,
 		arg.Ruling,
+		arg.Rules,
 		arg.Explanation,
 		arg.Reminders,
 		arg.Escalated,

@@ -24,6 +24,7 @@ CREATE TABLE requests (
     effect             TEXT    NOT NULL CHECK (effect IN ('allow', 'require_approval', 'deny')),
     tier               BIGINT  NOT NULL,
     ruling             TEXT    NOT NULL, -- JSON of policy.Ruling
+    rules              TEXT    NOT NULL, -- the ids of its rules, each between line breaks
     explanation        TEXT    NOT NULL,
     asked              BYTEA   NOT NULL, -- the digest of version 1
     reminders          BIGINT  NOT NULL CHECK (reminders >= 0),
@@ -64,6 +65,10 @@ CREATE INDEX requests_granted ON requests (granted_by) WHERE granted_by <> '';
 
 CREATE INDEX requests_rejected ON requests (asked, agent) WHERE status = 'rejected' AND effect = 'require_approval';
 
+CREATE INDEX requests_waiting ON requests (expires_at, id) WHERE status = 'pending' AND client_only = 0;
+
+CREATE INDEX requests_for_people ON requests (created_at, id) WHERE effect = 'require_approval' AND granted_by = '' AND client_only = 0;
+
 -- Every version of a payload is kept: a decision is about one of them. They
 -- are apart from the requests so that a change of status rewrites none.
 CREATE TABLE payloads (
@@ -93,6 +98,8 @@ CREATE TABLE decisions (
     UNIQUE (request_id, version, approver_workspace, approver_user, verdict),
     CHECK ((surface IN ('policy', 'in-band', 'grant')) = (approver_workspace = '' AND approver_user = '')) -- everywhere else a person decides
 );
+
+CREATE INDEX decisions_of_people ON decisions (approver_workspace, approver_user, receipt) WHERE approver_user <> '';
 
 CREATE TABLE executions (
     id                   TEXT    NOT NULL PRIMARY KEY,
@@ -171,6 +178,8 @@ CREATE TABLE events (
     previous   BYTEA   NOT NULL UNIQUE, -- a hash has one successor, so the chain can't fork
     hash       BYTEA   NOT NULL
 );
+
+CREATE INDEX events_of_requests ON events (request_id, sequence) WHERE request_id <> '';
 
 CREATE TABLE outbox (
     request_id      TEXT    NOT NULL REFERENCES requests (id),
