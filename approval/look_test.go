@@ -79,7 +79,7 @@ func TestWaiting(t *testing.T) {
 	own := f.Propose(t)
 	waits("with a role since", dave, own)
 	f.Agent.Owner = dave
-	waits("with a role since", dave, own)
+	f.Clock.Advance(time.Millisecond)
 	theirs := f.Propose(t)
 	waits("of what their agent asks", dave, own)
 	waits("of what another's agent asks", approvaltest.Alice, own, theirs)
