@@ -14,12 +14,14 @@ const lineWidth = 44
 
 // Arguments is a payload laid out for reading.
 type Arguments struct {
-	Text       string // with hidden characters made visible
+	Text       string // laid out, with hidden characters made visible
 	Characters int    // in Text
 	Lines      int    // in Text
 	Reindented bool   // the white space outside of strings isn't the payload's
 	Hidden     int    // how many values the policy hides, which aren't in Text
 	Source     string // the payload without what the policy hides, as it is written otherwise
+	tree       jsonNode
+	parsed     bool // whether it could be taken apart
 }
 
 // LayOut lays a payload out: what is short stays on a line, lists of plain
@@ -29,23 +31,17 @@ type Arguments struct {
 func LayOut(p approval.Payload, hidden policy.Redactions) Arguments {
 	a := Arguments{Source: string(p)}
 	laidOut := a.Source
-	tree, ok := parseJSON(a.Source)
-	if ok {
-		laidOut = tree.printed()
-		a.Reindented = laidOut != a.Source
-	}
+	a.tree, a.parsed = parseJSON(a.Source)
 	switch {
-	case hidden.IsZero():
-	case !ok:
+	case !a.parsed && !hidden.IsZero():
 		// What can't be told apart can't be shown either.
-		laidOut, a.Hidden = "‹hidden›", 1
+		laidOut, a.Hidden = masked, 1
 		a.Source = laidOut
-	default:
-		tree, a.Hidden = redact(tree, hidden, nil)
-		if a.Hidden > 0 {
-			laidOut = tree.printed()
-			a.Source = laidOut
-		}
+	case a.parsed:
+		a.Reindented = a.tree.printed() != a.Source
+		a.tree, a.Hidden = redact(a.tree, hidden, nil)
+		laidOut = a.tree.printed()
+		a.Source = a.tree.written(a.Source)
 	}
 	a.Text = visible.Text(laidOut)
 	a.Characters = utf8.RuneCountInString(a.Text)

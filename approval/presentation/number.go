@@ -9,7 +9,11 @@ import (
 // Digits writes a number with its digits in groups of three: 12,400. A person
 // who decides on 1,000 must not read 100.
 func Digits(n int64) string {
-	text := strconv.FormatInt(n, 10)
+	return groups(strconv.FormatInt(n, 10))
+}
+
+// groups sets digits apart in threes.
+func groups(text string) string {
 	sign := ""
 	if strings.HasPrefix(text, "-") {
 		sign, text = "-", text[1:]

@@ -18,10 +18,10 @@ import (
 // look like it.
 func redact(n jsonNode, hidden policy.Redactions, path []string) (jsonNode, int) {
 	if hidden.Hide(path) {
-		return jsonNode{scalar: "‹hidden " + n.kind() + "›"}, 1
+		return jsonNode{scalar: "‹hidden " + n.kind() + "›", from: n.from, to: n.to, hidden: true}, 1
 	}
 	count := 0
-	redacted := jsonNode{scalar: n.scalar, open: n.open}
+	redacted := jsonNode{scalar: n.scalar, open: n.open, from: n.from, to: n.to}
 	for i, item := range n.items {
 		segment := strconv.Itoa(i)
 		if n.open == '{' {

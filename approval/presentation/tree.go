@@ -5,9 +5,11 @@ import "strings"
 // jsonNode is a JSON value as it is written: a scalar's literal, or the
 // literals in an object or array. Nothing is decoded.
 type jsonNode struct {
-	scalar string // of a string, a number, true, false or null
-	open   byte   // '{' or '[' for a container, 0 for a scalar
-	items  []jsonItem
+	scalar   string // of a string, a number, true, false or null
+	open     byte   // '{' or '[' for a container, 0 for a scalar
+	items    []jsonItem
+	from, to int  // where it stands in the text
+	hidden   bool // scalar says what the policy hides
 }
 
 type jsonItem struct {
@@ -53,6 +55,15 @@ func (p *jsonParser) take(c byte) bool {
 }
 
 func (p *jsonParser) value(depth int) (jsonNode, bool) {
+	p.space()
+	from := p.at
+	node, ok := p.bare(depth)
+	node.from, node.to = from, p.at
+	return node, ok
+}
+
+// bare is value without where it stands.
+func (p *jsonParser) bare(depth int) (jsonNode, bool) {
 	switch {
 	case depth > maxNesting:
 		return jsonNode{}, false
@@ -213,4 +224,44 @@ func (n jsonNode) width(limit int) int {
 		width += item.value.width(limit - width)
 	}
 	return width
+}
+
+// spread writes the value with a line for each that it holds.
+func (n jsonNode) spread(b *strings.Builder, indent int) {
+	if len(n.items) == 0 {
+		n.printLine(b)
+		return
+	}
+	b.WriteByte(n.open)
+	for i, item := range n.items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n" + strings.Repeat(" ", min(indent+indentWidth, maxIndent)))
+		if item.name != "" {
+			b.WriteString(item.name + ": ")
+		}
+		item.value.spread(b, indent+indentWidth)
+	}
+	b.WriteString("\n" + strings.Repeat(" ", min(indent, maxIndent)) + n.close())
+}
+
+// written is the text that the value was parsed from, with what is hidden
+// replaced.
+func (n jsonNode) written(text string) string {
+	var b strings.Builder
+	at := 0
+	var walk func(jsonNode)
+	walk = func(n jsonNode) {
+		if n.hidden {
+			b.WriteString(text[at:n.from] + n.scalar)
+			at = n.to
+		}
+		for _, item := range n.items {
+			walk(item.value)
+		}
+	}
+	walk(n)
+	b.WriteString(text[at:])
+	return b.String()
 }
