@@ -117,6 +117,9 @@ type Looking interface {
 	Asked(ctx context.Context, since, until time.Time) ([]Asked, error)
 	// EventsOf returns the first limit events of a request, in order.
 	EventsOf(ctx context.Context, id ID, limit int) ([]audit.Event, error)
+	// PayloadOf returns the payload that a version of a request has. ErrNotFound if
+	// there is no such version.
+	PayloadOf(ctx context.Context, id ID, version int) (Payload, error)
 }
 
 // looks refuses whoever holds no role, since nothing is shown to them.
@@ -271,6 +274,19 @@ func (s *Service) Timeline(ctx context.Context, who Approver, id ID) (events []a
 		return nil, false, ErrNotFound
 	}
 	return events[:min(len(events), maxTimeline)], len(events) > maxTimeline, nil
+}
+
+// PayloadOf returns the payload that a version of a request has, such as one that
+// was edited since. The request's ruling of now says what of it is hidden. The
+// errors are those of Waiting, or ErrNotFound.
+func (s *Service) PayloadOf(ctx context.Context, who Approver, id ID, version int) (Payload, error) {
+	if _, err := s.looks(ctx, who); err != nil {
+		return nil, err
+	}
+	if !id.Valid() {
+		return nil, ErrNotFound
+	}
+	return s.store.PayloadOf(ctx, id, version)
 }
 
 // FirstID is the least id that a request made at a time, or later, can have.

@@ -136,3 +136,15 @@ func (d *DB) EventsOf(ctx context.Context, id approval.ID, limit int) ([]audit.E
 	}
 	return events, nil
 }
+
+// PayloadOf returns the payload that a version of a request has.
+func (d *DB) PayloadOf(ctx context.Context, id approval.ID, version int) (approval.Payload, error) {
+	payload, err := d.reads.LoadPayload(ctx, sqlc.LoadPayloadParams{RequestID: string(id), Version: int64(version)})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, approval.ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading version %d of %s: %w", version, id, d.explain(ctx, err))
+	}
+	return payload, nil
+}

@@ -80,6 +80,9 @@ WHERE requests.id = @id;
 -- name: InsertPayload :exec
 INSERT INTO payloads (request_id, version, payload) VALUES (@request_id, @version, @payload);
 
+-- name: LoadPayload :one
+SELECT payload FROM payloads WHERE request_id = @request_id AND version = @version;
+
 -- name: InsertDecision :exec
 INSERT INTO decisions (
     receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own,

@@ -72,6 +72,7 @@ func Exercise(t *testing.T, open func(testing.TB, db.Options) Store) {
 			{"what a person decided", ownDecisions},
 			{"what was asked of people", askedOfPeople},
 			{"the events of a request", eventsOf},
+			{"the payload of each version", payloadOf},
 			{"notices become due", noticesDue},
 			{"notices that come later", laterNotices},
 			{"notices are leased once", leasedOnce},

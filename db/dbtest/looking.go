@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -298,5 +299,22 @@ func eventsOf(t *testing.T, open func(testing.TB) Store) {
 	}
 	if events, err := store.EventsOf(t.Context(), "", 10); err != nil || len(events) != 0 {
 		t.Errorf("of no request: %d events (%v)", len(events), err)
+	}
+}
+
+// payloadOf checks that each version keeps its payload.
+func payloadOf(t *testing.T, open func(testing.TB) Store) {
+	store := open(t)
+	service := newService(t, store, at(start))
+	r := propose(t, service)
+	edited := approval.Payload(`{"z":1e400,"a":0.10}`)
+	if _, err := service.Edit(t.Context(), person("U0ANN"), r.ID, 1, edited, approval.Web); err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range []approval.Payload{nil, r.Payload, edited, nil} {
+		got, err := store.PayloadOf(t.Context(), r.ID, version)
+		if string(got) != string(want) || (err == nil) == (want == nil) || err != nil && !errors.Is(err, approval.ErrNotFound) {
+			t.Errorf("version %d: got %s (%v), want %s", version, got, err, want)
+		}
 	}
 }

@@ -518,6 +518,22 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 	return items, nil
 }
 
+const loadPayload = `-- name: LoadPayload :one
+SELECT payload FROM payloads WHERE request_id = $1 AND version = $2
+`
+
+type LoadPayloadParams struct {
+	RequestID string
+	Version   int64
+}
+
+func (q *Queries) LoadPayload(ctx context.Context, arg LoadPayloadParams) ([]byte, error) {
+	row := q.db.QueryRowContext(ctx, loadPayload, arg.RequestID, arg.Version)
+	var payload []byte
+	err := row.Scan(&payload)
+	return payload, err
+}
+
 const loadRequest = `-- name: LoadRequest :one
 SELECT
     requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.rules, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
