@@ -36,6 +36,7 @@ type config struct {
 	Listen   string         `yaml:"listen"`
 	URL      string         `yaml:"url"`
 	Slack    slackConfig    `yaml:"slack"`
+	SignIn   signInConfig   `yaml:"sign_in"`
 	Requests requestsConfig `yaml:"requests"`
 	MCP      mcpConfig      `yaml:"mcp"`
 	Gateway  gatewayConfig  `yaml:"gateway"`
@@ -76,6 +77,7 @@ func defaultConfig() config {
 		Listen:   "127.0.0.1:8080",
 		URL:      "http://127.0.0.1:8080",
 		Slack:    slackConfig{Interactions: overSocket},
+		SignIn:   signInConfig{Providers: []providerConfig{}},
 		Requests: requestsConfig{PayloadLimit: approval.DefaultPayloadLimit},
 		MCP:      mcpConfig{AwaitBound: mcp.DefaultAwaitBound},
 		Gateway:  defaultGatewayConfig(),
@@ -201,16 +203,12 @@ func (c config) check() error {
 		}
 	}
 	if c.Slack.Issuer != "" {
-		issuer, err := url.Parse(c.Slack.Issuer)
-		switch {
-		case err != nil || issuer.Host == "" || (issuer.Scheme != "https" && issuer.Scheme != "http"):
-			problem("slack.issuer: %q is not an address like https://slack.com", c.Slack.Issuer)
-		case issuer.Scheme == "http" && !loopback.Is(issuer.Hostname()):
-			problem("slack.issuer: %q would say who people are in the clear; use https", c.Slack.Issuer)
-		case c.Slack.ClientID == "":
+		checkIssuer("slack.issuer", c.Slack.Issuer, problem)
+		if c.Slack.ClientID == "" {
 			problem("slack.issuer: is for people who sign in, which takes slack.client_id")
 		}
 	}
+	c.SignIn.check(problem)
 	if c.Requests.PayloadLimit < 1024 || c.Requests.PayloadLimit > maxPayloadLimit {
 		problem("requests.payload_limit: %d; 1024 to %d bytes are accepted", c.Requests.PayloadLimit, maxPayloadLimit)
 	}
@@ -237,6 +235,9 @@ type secrets struct {
 	PreviousSecret secret // still accepted while Slack is told the new one
 	ClientSecret   secret // for people who sign in
 
+	// Providers are the client secrets of the other providers that people sign in
+	// with, by their names.
+	Providers map[string]secret
 	// Downstream are what downstream servers are given, by their names.
 	Downstream map[string]downstreamSecrets
 }
@@ -280,6 +281,12 @@ func readSecrets(c config, environment func(string) string) (secrets, error) {
 	}
 	if c.Slack.ClientID != "" {
 		read(&s.ClientSecret, clientSecretVariable, "", "the client secret, from \"Basic Information\"")
+	}
+	s.Providers = make(map[string]secret, len(c.SignIn.Providers))
+	for _, one := range c.SignIn.Providers {
+		var given secret
+		read(&given, one.secretVariable(), "", "the client secret that "+one.Name+" gave for "+one.ClientID)
+		s.Providers[one.Name] = given
 	}
 	downstream, err := c.Gateway.readSecrets(environment)
 	s.Downstream = downstream

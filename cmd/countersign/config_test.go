@@ -107,9 +107,9 @@ func TestConfigRefuses(t *testing.T) {
 		want      string
 		wantPlace string
 	}{
-		{"an unknown key", "listen: 127.0.0.1:8080", "listne: 127.0.0.1:8080", "listne", "[21:1]"},
+		{"an unknown key", "listen: 127.0.0.1:8080", "listne: 127.0.0.1:8080", "listne", "[23:1]"},
 		{"an unknown key inside", "  interactions: socket", "  interaction: socket", "interaction", ":3]"},
-		{"a key twice", "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8080\nlisten: 127.0.0.1:8081", "listen", "[22:1]"},
+		{"a key twice", "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8080\nlisten: 127.0.0.1:8081", "listen", "[24:1]"},
 		{"a word for a number", "payload_limit: 262144", "payload_limit: many", "", ":18]"},
 		{"roles, which are in the policy", "mcp:\n", "roles: {oncall: {users: [U024BE7LH]}}\nmcp:\n", "countersign policy example", ":1] unknown field"},
 		{"no policy", "policy: policy.yaml", `policy: ""`, "name the policy file", ""},
@@ -125,6 +125,16 @@ func TestConfigRefuses(t *testing.T) {
 		{"who people are, in the clear", `issuer: ""`, "issuer: http://slack.example", "use https", ""},
 		{"no address for who people are", `issuer: ""`, "issuer: slack.com", "is not an address", ""},
 		{"an issuer that nobody signs in with", `issuer: ""`, "issuer: https://slack-gov.com", "slack.client_id", ""},
+		{"a provider without a name", "providers: []", provider("name: ''"), "name: \"\"", ""},
+		{"a provider by Slack's name", "providers: []", provider("name: slack"), "slack is taken", ""},
+		{"a provider by a name that is no address", "providers: []", provider("name: a/b"), "single dashes", ""},
+		{"two providers by one name", "providers: []", provider("name: a") + "\n" + strings.Repeat(" ", 4) + "- {name: A}", "A is taken", ""},
+		{"a provider that nobody knows", "providers: []", provider("client_id: ''"), "Example: client_id", ""},
+		{"a provider in the clear", "providers: []", provider("issuer: http://id.example.com"), "Example: issuer", ""},
+		{"a provider for nobody", "providers: []", provider("people: {}"), "nobody could sign in", ""},
+		{"a provider for somebody's name", "providers: []", provider("people: {a: ada}"), "\"a\": \"ada\" is not a Slack user id", ""},
+		{"a provider for a list of people", "providers: []", provider("people: [U024BE7LH]"), "SUBJECT: SLACK_USER_ID", "["},
+		{"a subject by its anchor", "providers: []", provider("people: {&x a: U024BE7LH}"), "SUBJECT: SLACK_USER_ID", "["},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -162,6 +172,8 @@ func TestSecrets(t *testing.T) {
 	socket := defaultConfig()
 	signIn := defaultConfig()
 	signIn.Slack.ClientID = "1.2"
+	others := defaultConfig()
+	others.SignIn.Providers = []providerConfig{{Name: "Example-ID"}}
 	overHTTPOnly := defaultConfig()
 	overHTTPOnly.Slack.Interactions = overHTTP
 	tests := []struct {
@@ -176,6 +188,8 @@ func TestSecrets(t *testing.T) {
 		{"what the other way needs isn't read", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1", signingSecretVariable: "s", appTokenVariable: "nonsense"}, ""},
 		{"for signing in", signIn, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1", clientSecretVariable: "c"}, ""},
 		{"no client secret for signing in", signIn, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1"}, clientSecretVariable},
+		{"for a provider", others, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1", "COUNTERSIGN_EXAMPLE_ID_CLIENT_SECRET": "c"}, ""},
+		{"no client secret for a provider", others, map[string]string{botTokenVariable: "xoxb-1", appTokenVariable: "xapp-1"}, "COUNTERSIGN_EXAMPLE_ID_CLIENT_SECRET"},
 		{"no bot token", socket, map[string]string{appTokenVariable: "xapp-1"}, botTokenVariable},
 		{"no app token for a socket", socket, map[string]string{botTokenVariable: "xoxb-1"}, appTokenVariable},
 		{"no signing secret for http", overHTTPOnly, map[string]string{botTokenVariable: "xoxb-1"}, signingSecretVariable},

@@ -13,6 +13,7 @@ import (
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/policy"
+	"github.com/countersign/countersign/web"
 )
 
 type doctorCommand struct{ configFlag }
@@ -44,6 +45,11 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 		return errUnwell
 	}
 	say(true, "secrets: all that the configuration needs are set")
+	if signIn := conf.signIn(keys); signIn != nil {
+		for _, finding := range web.CheckSignIn(ctx, *signIn, strings.TrimRight(conf.URL, "/")) {
+			say(finding.OK, "sign in with %s: %s", finding.Provider, finding.Text)
+		}
+	}
 	checkDownstream(ctx, conf.Gateway.servers(keys.Downstream), rules, tools, say)
 	if rules == nil {
 		return errUnwell // whom to look for in Slack is in the policy

@@ -266,10 +266,12 @@ func expand(written secret, value func(variable string) (secret, error)) (secret
 
 // refuseOwn refuses this server's own secrets, which are no downstream server's.
 func refuseOwn(variable string) error {
-	for _, own := range []string{botTokenVariable, appTokenVariable, signingSecretVariable, previousSecretVariable, agentTokenVariable} {
-		if variable == own || variable == own+"_FILE" {
-			return fmt.Errorf("%s is for this server alone; no downstream server gets it", variable)
-		}
+	own := isClientSecret(variable)
+	for _, one := range []string{botTokenVariable, appTokenVariable, signingSecretVariable, previousSecretVariable, agentTokenVariable} {
+		own = own || variable == one || variable == one+"_FILE"
+	}
+	if own {
+		return fmt.Errorf("%s is for this server alone; no downstream server gets it", variable)
 	}
 	return nil
 }

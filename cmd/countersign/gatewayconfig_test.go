@@ -146,6 +146,8 @@ func TestGatewayConfigRefuses(t *testing.T) {
 		{"a variable of ours for a child", "servers: {crm: {command: [crm], env: {COUNTERSIGN_TOKEN: x}}}", []string{"gateway.servers.crm: env: COUNTERSIGN_TOKEN is for this server alone"}},
 		{"a secret of ours in a child's variable", "servers: {crm: {command: [crm], env: {A: '${COUNTERSIGN_SLACK_BOT_TOKEN}'}}}", []string{"gateway.servers.crm.env.A: COUNTERSIGN_SLACK_BOT_TOKEN is for this server alone"}},
 		{"the file of one", "servers: {crm: {command: [crm], env: {A: '${COUNTERSIGN_SLACK_BOT_TOKEN_FILE}'}}}", []string{"gateway.servers.crm.env.A: COUNTERSIGN_SLACK_BOT_TOKEN_FILE is for this server alone"}},
+		{"the secret of a provider", "servers: {crm: {command: [crm], env: {A: '${COUNTERSIGN_EXAMPLE_ID_CLIENT_SECRET}'}}}", []string{"COUNTERSIGN_EXAMPLE_ID_CLIENT_SECRET is for this server alone"}},
+		{"the client secret's file", "servers: {crm: {command: [crm], env: {A: '${COUNTERSIGN_SLACK_CLIENT_SECRET_FILE}'}}}", []string{"COUNTERSIGN_SLACK_CLIENT_SECRET_FILE is for this server alone"}},
 		{"a reference that doesn't end", "servers: {crm: {command: [crm], env: {A: 'hunter2${B'}}}", []string{"gateway.servers.crm.env.A: has a ${ that isn't followed"}},
 		{"a reference to no variable", "servers: {crm: {url: 'https://crm.example.com/mcp', headers: {A: 'hunter2${B-C}'}}}", []string{"gateway.servers.crm.headers.A: has a ${ that isn't followed"}},
 		{"another time to run", "servers: {crm: {command: [crm], run: later}}", []string{`gateway.servers.crm.run: "later"; decision and return`}},

@@ -199,7 +199,7 @@ func (s *server) routes() (http.Handler, error) {
 	pages, err := web.Handler(s.service, web.Options{
 		URL:      strings.TrimRight(s.config.URL, "/"),
 		SlackURL: s.channelURL,
-		SignIn:   s.signIn(),
+		SignIn:   s.config.signIn(s.secrets),
 		Logger:   s.logger,
 	})
 	if err != nil {
@@ -252,15 +252,6 @@ func (s *server) routes() (http.Handler, error) {
 	})
 	open.Handle("/", web.Guard(mux, []string{public.Hostname()}, s.logger))
 	return open, nil
-}
-
-// signIn is how people sign in; nil if they can't.
-func (s *server) signIn() *web.SignIn {
-	conf := s.config.Slack
-	if conf.ClientID == "" {
-		return nil
-	}
-	return &web.SignIn{ClientID: conf.ClientID, ClientSecret: string(s.secrets.ClientSecret), Issuer: conf.Issuer, Workspace: conf.Workspace}
 }
 
 func (s *server) toolOptions() mcp.Options {
