@@ -25,8 +25,7 @@ type Passkey struct {
 	ID    []byte // what the device calls it; different from every other one's
 	Owner Approver
 	Name  string // what the owner calls it
-	// Credential is what its signatures are verified with, as the surface that
-	// enrolled it wrote it.
+	// Credential is what its signatures are verified with, as the page wrote it.
 	Credential []byte
 	// SignCount is how often the device said that it had signed with it. Many
 	// devices always say 0.
@@ -99,9 +98,9 @@ func (k *Keyring) find(id []byte) int {
 }
 
 // record notes what happened to a passkey.
-func (k *Keyring) record(now time.Time, kind string, surface Surface, about Passkey, detail map[string]any) {
+func (k *Keyring) record(now time.Time, kind string, about Passkey, detail map[string]any) {
 	detail["passkey"], detail["name"] = base64.RawURLEncoding.EncodeToString(about.ID), about.Name
-	k.events = append(k.events, newEvent(now, kind, k.Owner.String(), surface, detail))
+	k.events = append(k.events, newEvent(now, kind, k.Owner.String(), Web, detail))
 }
 
 // tell has the owner told of what happened.
@@ -114,7 +113,7 @@ func (k *Keyring) tell(now time.Time, kind PersonalNoticeKind, about Passkey, ra
 	return nil
 }
 
-func (k *Keyring) enrol(one Passkey, surface Surface, now time.Time, random io.Reader) error {
+func (k *Keyring) enrol(one Passkey, now time.Time, random io.Reader) error {
 	if len(k.Passkeys) >= MaxPasskeys {
 		return ErrTooManyPasskeys
 	}
@@ -125,11 +124,11 @@ func (k *Keyring) enrol(one Passkey, surface Surface, now time.Time, random io.R
 		return err
 	}
 	k.Passkeys = append(k.Passkeys, one)
-	k.record(now, "passkey.enrolled", surface, one, map[string]any{"credential": one.Credential})
+	k.record(now, "passkey.enrolled", one, map[string]any{"credential": one.Credential})
 	return nil
 }
 
-func (k *Keyring) remove(id []byte, surface Surface, now time.Time, random io.Reader) error {
+func (k *Keyring) remove(id []byte, now time.Time, random io.Reader) error {
 	at := k.find(id)
 	if at < 0 {
 		return ErrNoPasskey
@@ -139,40 +138,44 @@ func (k *Keyring) remove(id []byte, surface Surface, now time.Time, random io.Re
 		return err
 	}
 	k.Passkeys = slices.Delete(k.Passkeys, at, at+1)
-	k.record(now, "passkey.removed", surface, one, map[string]any{})
+	k.record(now, "passkey.removed", one, map[string]any{})
 	return nil
 }
 
 // use notes that a passkey signed a decision. A count that doesn't go up means
 // that a copy of the key may exist: that use is recorded as refused, and the
 // owner is told.
-func (k *Keyring) use(id []byte, signCount uint32, b Ballot, now time.Time, random io.Reader) (refusal, err error) {
+func (k *Keyring) use(id []byte, signCount uint32, about ID, now time.Time, random io.Reader) (refusal, err error) {
 	at := k.find(id)
 	if at < 0 {
 		return nil, ErrNoPasskey
 	}
 	one := &k.Passkeys[at]
-	detail := map[string]any{"request": string(b.Request), "sign_count": signCount, "previous": one.SignCount}
+	detail := map[string]any{"request": string(about), "sign_count": signCount, "previous": one.SignCount}
 	if signCount <= one.SignCount && (signCount != 0 || one.SignCount != 0) {
 		if err := k.tell(now, PasskeyCopied, *one, random); err != nil {
 			return nil, err
 		}
-		k.record(now, "passkey.refused", b.Surface, *one, detail)
+		k.record(now, "passkey.refused", *one, detail)
 		return ErrPasskeyCopied, nil
 	}
 	one.SignCount, one.UsedAt = signCount, now
-	k.record(now, "passkey.used", b.Surface, *one, detail)
+	k.record(now, "passkey.used", *one, detail)
 	return nil, nil
 }
 
-// EnrolPasskey gives a person a passkey, of which they are told. The surface has
-// verified that it is theirs and that it asks who they are at each use. They must
-// hold a role at this moment. Of what is given only the ID, the Name, the
-// Credential and the SignCount count. An InputError says what isn't accepted;
-// otherwise the error is ErrTooManyPasskeys or ErrPasskeyKnown, or wraps
-// ErrNotApprover, ErrIneligible or ErrUnverified.
-func (s *Service) EnrolPasskey(ctx context.Context, who Approver, one Passkey, surface Surface) (Passkey, error) {
+// EnrolPasskey gives a person a passkey, of which they are told. The page has
+// verified that it is on their device, which made sure who they are. They must
+// have proved to the page who they are within FreshSignIn, and hold a role at this
+// moment. Of what is given only the ID, the Name, the Credential and the SignCount
+// count. An InputError says what isn't accepted; otherwise the error wraps
+// ErrSignInAgain, ErrTooManyPasskeys, ErrPasskeyKnown, ErrNotApprover,
+// ErrIneligible or ErrUnverified.
+func (s *Service) EnrolPasskey(ctx context.Context, who Approver, signedInAt time.Time, one Passkey) (Passkey, error) {
 	if err := one.check(); err != nil {
+		return Passkey{}, err
+	}
+	if err := s.signedIn(signedInAt); err != nil {
 		return Passkey{}, err
 	}
 	ctx, cancel := uninterrupted(ctx, changeLimit)
@@ -187,8 +190,16 @@ func (s *Service) EnrolPasskey(ctx context.Context, who Approver, one Passkey, s
 	now := milliseconds(s.options.Now())
 	one.Owner, one.EnrolledAt, one.UsedAt = who, now, time.Time{}
 	return one, s.changePasskeys(ctx, who, func(k *Keyring) error {
-		return k.enrol(one, surface, now, s.options.Rand)
+		return k.enrol(one, now, s.options.Rand)
 	})
+}
+
+// signedIn returns ErrSignInAgain if somebody proved who they are too long ago.
+func (s *Service) signedIn(at time.Time) error {
+	if s.options.Now().Sub(at) >= FreshSignIn {
+		return ErrSignInAgain
+	}
+	return nil
 }
 
 // Passkeys lists a person's passkeys, oldest first.
@@ -197,26 +208,30 @@ func (s *Service) Passkeys(ctx context.Context, who Approver) ([]Passkey, error)
 }
 
 // RemovePasskey takes one of their passkeys from a person, of which they are
-// told. ErrNoPasskey if it isn't theirs.
-func (s *Service) RemovePasskey(ctx context.Context, who Approver, id []byte, surface Surface) error {
+// told. They must have proved to the page who they are within FreshSignIn. The
+// error wraps ErrSignInAgain, or ErrNoPasskey if it isn't theirs.
+func (s *Service) RemovePasskey(ctx context.Context, who Approver, signedInAt time.Time, id []byte) error {
+	if err := s.signedIn(signedInAt); err != nil {
+		return err
+	}
 	ctx, cancel := uninterrupted(ctx, changeLimit)
 	defer cancel()
 	return s.changePasskeys(ctx, who, func(k *Keyring) error {
-		return k.remove(id, surface, milliseconds(s.options.Now()), s.options.Rand)
+		return k.remove(id, milliseconds(s.options.Now()), s.options.Rand)
 	})
 }
 
-// UsePasskey notes that a person signed a ballot with one of their passkeys, as
-// the surface has verified, and how often the device says that it has signed. It
-// comes before the decision, which may yet be refused. ErrNoPasskey if the
-// passkey isn't theirs, and ErrPasskeyCopied, which they are told of, if the
-// device has signed as often before.
-func (s *Service) UsePasskey(ctx context.Context, who Approver, id []byte, signCount uint32, b Ballot) error {
+// UsePasskey notes that a person signed a ballot about a request with one of
+// their passkeys, as the page has verified, and how often the device says that it
+// has signed. It comes before the decision, which may yet be refused. The error
+// wraps ErrNoPasskey if the passkey isn't theirs, and ErrPasskeyCopied, which they
+// are told of, if the device has signed as often before.
+func (s *Service) UsePasskey(ctx context.Context, who Approver, id []byte, signCount uint32, about ID) error {
 	ctx, cancel := uninterrupted(ctx, decideLimit)
 	defer cancel()
 	var refusal error
 	err := s.changePasskeys(ctx, who, func(k *Keyring) (err error) {
-		refusal, err = k.use(id, signCount, b, milliseconds(s.options.Now()), s.options.Rand)
+		refusal, err = k.use(id, signCount, about, milliseconds(s.options.Now()), s.options.Rand)
 		return err
 	})
 	if err != nil {
@@ -281,7 +296,7 @@ const (
 
 // signs returns ErrPasskeyNeeded unless the proof is of a device that made sure
 // who uses it, over exactly this ballot. Whose passkey it is, and the signature,
-// the surface has verified.
+// the page has verified.
 func (p *PasskeyProof) signs(b Ballot) error {
 	if p == nil || len(p.Nonce) < minNonce || len(p.AuthenticatorData) <= signedFlags {
 		return ErrPasskeyNeeded

@@ -63,16 +63,26 @@ func TestPasskeysOfAPerson(t *testing.T) {
 		if test.change != nil {
 			test.change(&one)
 		}
-		if _, err := f.Service.EnrolPasskey(t.Context(), test.who, one, approval.Slack); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := f.Service.EnrolPasskey(t.Context(), test.who, f.Clock.Now(), one); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 	}
+	stale := f.Clock.Now().Add(-approval.FreshSignIn)
+	_, err := f.Service.EnrolPasskey(t.Context(), approvaltest.Alice, stale, passkey("a"))
+	for name, got := range map[string]error{
+		"enrolling": err,
+		"removing":  f.Service.RemovePasskey(t.Context(), approvaltest.Alice, stale, []byte("a")),
+	} {
+		if !errors.Is(got, approval.ErrSignInAgain) {
+			t.Errorf("%s after an old sign-in: got %v", name, got)
+		}
+	}
 	f.People.Bar(approvaltest.Bob, "a guest")
-	if _, err := f.Service.EnrolPasskey(t.Context(), approvaltest.Bob, passkey("a"), approval.Slack); !errors.Is(err, approval.ErrIneligible) {
+	if _, err := f.Service.EnrolPasskey(t.Context(), approvaltest.Bob, f.Clock.Now(), passkey("a")); !errors.Is(err, approval.ErrIneligible) {
 		t.Errorf("a guest: got %v", err)
 	}
 	f.People.Fail(errors.New("outage"))
-	if _, err := f.Service.EnrolPasskey(t.Context(), approvaltest.Alice, passkey("a"), approval.Slack); !errors.Is(err, approval.ErrUnverified) {
+	if _, err := f.Service.EnrolPasskey(t.Context(), approvaltest.Alice, f.Clock.Now(), passkey("a")); !errors.Is(err, approval.ErrUnverified) {
 		t.Errorf("while look-ups fail: got %v", err)
 	}
 	f.People.Fail(nil)
@@ -82,7 +92,7 @@ func TestPasskeysOfAPerson(t *testing.T) {
 	default:
 	}
 
-	if _, err := f.Service.EnrolPasskey(t.Context(), approvaltest.Alice, passkey("a"), approval.Slack); err != nil {
+	if _, err := f.Service.EnrolPasskey(t.Context(), approvaltest.Alice, f.Clock.Now(), passkey("a")); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -90,15 +100,15 @@ func TestPasskeysOfAPerson(t *testing.T) {
 	default:
 		t.Error("who tells people wasn't woken")
 	}
-	ballot := approvaltest.Ballot(f.Propose(t), approval.Approve)
+	about := f.Propose(t).ID
 	use := func(who approval.Approver, id string, count uint32) error {
-		return f.Service.UsePasskey(t.Context(), who, []byte(id), count, ballot)
+		return f.Service.UsePasskey(t.Context(), who, []byte(id), count, about)
 	}
 	for name, got := range map[string]error{
 		"somebody else's":      use(approvaltest.Bob, "a", 1),
 		"an unknown one":       use(approvaltest.Alice, "b", 1),
-		"removing of another":  f.Service.RemovePasskey(t.Context(), approvaltest.Bob, []byte("a"), approval.Slack),
-		"removing unknown one": f.Service.RemovePasskey(t.Context(), approvaltest.Alice, []byte("b"), approval.Slack),
+		"removing of another":  f.Service.RemovePasskey(t.Context(), approvaltest.Bob, f.Clock.Now(), []byte("a")),
+		"removing unknown one": f.Service.RemovePasskey(t.Context(), approvaltest.Alice, f.Clock.Now(), []byte("b")),
 	} {
 		if !errors.Is(got, approval.ErrNoPasskey) {
 			t.Errorf("%s: got %v, want ErrNoPasskey", name, got)
@@ -117,12 +127,12 @@ func TestPasskeysOfAPerson(t *testing.T) {
 			t.Errorf("signed %d times: got %v, want %v", step.count, err, step.want)
 		}
 	}
-	if err := f.Service.RemovePasskey(t.Context(), approvaltest.Alice, []byte("a"), approval.Slack); err != nil {
+	if err := f.Service.RemovePasskey(t.Context(), approvaltest.Alice, f.Clock.Now(), []byte("a")); err != nil {
 		t.Fatal(err)
 	}
-	alice := approvaltest.Alice.String() + " slack map["
+	alice := approvaltest.Alice.String() + " web map["
 	used := func(kind string, previous, count int) string {
-		return fmt.Sprintf("%s %sname:Laptop passkey:YQ previous:%d request:%s sign_count:%d]", kind, alice, previous, ballot.Request, count)
+		return fmt.Sprintf("%s %sname:Laptop passkey:YQ previous:%d request:%s sign_count:%d]", kind, alice, previous, about, count)
 	}
 	want := []string{
 		"passkey.enrolled " + alice + "credential:cHVibGljIGtleQ== name:Laptop passkey:YQ]",

@@ -25,7 +25,7 @@ func passkeys(t *testing.T, open func(testing.TB) Store) {
 	enrol := func(who approval.Approver, one approval.Passkey) approval.Passkey {
 		t.Helper()
 		now = now.Add(time.Second)
-		enrolled, err := service.EnrolPasskey(t.Context(), who, one, approval.Slack)
+		enrolled, err := service.EnrolPasskey(t.Context(), who, now, one)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,11 +53,11 @@ func passkeys(t *testing.T, open func(testing.TB) Store) {
 	events := eventCount(t, store)
 	for name, err := range map[string]error{
 		"one of their own again": func() error {
-			_, err := service.EnrolPasskey(t.Context(), ann, passkey("b", "Copy"), approval.Slack)
+			_, err := service.EnrolPasskey(t.Context(), ann, now, passkey("b", "Copy"))
 			return err
 		}(),
 		"somebody else's": func() error {
-			_, err := service.EnrolPasskey(t.Context(), ann, passkey("c", "Copy"), approval.Slack)
+			_, err := service.EnrolPasskey(t.Context(), ann, now, passkey("c", "Copy"))
 			return err
 		}(),
 	} {
@@ -78,15 +78,15 @@ func passkeys(t *testing.T, open func(testing.TB) Store) {
 	}
 
 	now = now.Add(time.Second)
-	if err := service.UsePasskey(t.Context(), ann, []byte("b"), math.MaxUint32, approval.Ballot{Surface: approval.Slack}); err != nil {
+	if err := service.UsePasskey(t.Context(), ann, []byte("b"), math.MaxUint32, "req_1"); err != nil {
 		t.Fatal(err)
 	}
 	second.SignCount, second.UsedAt = math.MaxUint32, now
 	check(ann, first, second)
-	if err := service.RemovePasskey(t.Context(), ann, []byte("c"), approval.Slack); !errors.Is(err, approval.ErrNoPasskey) {
+	if err := service.RemovePasskey(t.Context(), ann, now, []byte("c")); !errors.Is(err, approval.ErrNoPasskey) {
 		t.Errorf("removing somebody else's: got %v", err)
 	}
-	if err := service.RemovePasskey(t.Context(), ann, first.ID, approval.Slack); err != nil {
+	if err := service.RemovePasskey(t.Context(), ann, now, first.ID); err != nil {
 		t.Fatal(err)
 	}
 	check(ann, second)
@@ -102,7 +102,7 @@ func racedPasskeys(t *testing.T, open func(testing.TB) Store) {
 	ann := person("U0ANN")
 	// Nobody gets more than they may have, however they ask.
 	errs := race(approval.MaxPasskeys+5, func(i int) error {
-		_, err := service.EnrolPasskey(context.Background(), ann, passkey(fmt.Sprint(i), "Phone"), approval.Slack)
+		_, err := service.EnrolPasskey(context.Background(), ann, start, passkey(fmt.Sprint(i), "Phone"))
 		return err
 	})
 	refused := 0
@@ -119,10 +119,10 @@ func racedPasskeys(t *testing.T, open func(testing.TB) Store) {
 	}
 	// A signature counts once.
 	winner(t, "using", race(racers, func(int) error {
-		return service.UsePasskey(context.Background(), ann, all[0].ID, 7, approval.Ballot{Surface: approval.Slack})
+		return service.UsePasskey(context.Background(), ann, all[0].ID, 7, "req_1")
 	}), approval.ErrPasskeyCopied)
 	winner(t, "removing", race(racers, func(int) error {
-		return service.RemovePasskey(context.Background(), ann, all[0].ID, approval.Slack)
+		return service.RemovePasskey(context.Background(), ann, start, all[0].ID)
 	}), approval.ErrNoPasskey)
 }
 
@@ -165,7 +165,7 @@ func personalNotices(t *testing.T, open func(testing.TB) Store) {
 	}
 	stranger := approval.Approver{Workspace: "T0OTHER", User: "U0ANN"}
 	for _, who := range []approval.Approver{stranger, person("U0ANN"), person("U0BEN")} {
-		if _, err := service.EnrolPasskey(t.Context(), who, passkey(who.String(), "Phone"), approval.Slack); err != nil {
+		if _, err := service.EnrolPasskey(t.Context(), who, now, passkey(who.String(), "Phone")); err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(time.Second)
