@@ -55,6 +55,7 @@ type pages struct {
 	providers []*provider // that people can sign in with
 	mux       *http.ServeMux
 	sessions  *sessions
+	passkeys  *passkeys // nil where there can be none
 	cookies   cookies
 	logger    *slog.Logger
 }
@@ -111,6 +112,10 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		for _, one := range p.providers {
 			mux.HandleFunc("GET "+one.callback, p.callback(one))
 		}
+		if p.passkeys, err = newPasskeys(address, options.Now, options.Random); err != nil {
+			return nil, err
+		}
+		p.routePasskeys(mux)
 		mux.HandleFunc("GET /live", p.live)
 		mux.HandleFunc("GET /script/{name}", p.script)
 	}

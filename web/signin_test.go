@@ -52,16 +52,18 @@ func siteWith(t *testing.T, providers []web.Provider, before ...func(http.Handle
 	var handler http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
+	// Browsers give no passkeys to an address without a name.
+	address := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	options := slack.Options()
 	var err error
 	if handler, err = web.Handler(f.Service, web.Options{
-		URL: server.URL, SlackURL: channel, Now: f.Clock.Now,
+		URL: address, SlackURL: channel, Now: f.Clock.Now,
 		SignIn: &web.SignIn{ClientID: options.ClientID, ClientSecret: options.ClientSecret, Issuer: issuer.URL, Workspace: options.TeamID, Providers: providers},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	slack.SetRedirectURLs(server.URL + web.CallbackPath)
-	return &site{Fixture: f, slack: slack, issuer: issuer.URL, url: server.URL}
+	slack.SetRedirectURLs(address + web.CallbackPath)
+	return &site{Fixture: f, slack: slack, issuer: issuer.URL, url: address}
 }
 
 // browser is a person's. It follows no redirects.
