@@ -174,7 +174,17 @@ func New(options Options, service *approval.Service, outbox Outbox) (*Bot, error
 func (b *Bot) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, b.stop)()
-	work.Go(func() error { return b.delivery.run(ctx) })
+	work.Go(func() error {
+		if err := b.delivery.introduce(ctx); err != nil {
+			return err
+		}
+		work.Go(func() error {
+			b.delivery.runPersonal(ctx)
+			return nil
+		})
+		b.delivery.run(ctx)
+		return nil
+	})
 	if b.options.AppToken != "" {
 		work.Go(func() error {
 			b.runSocket(ctx)

@@ -26,6 +26,14 @@ type Outbox interface {
 	// NextNotice says when the next due notice can be leased; the zero time is
 	// at once. false if none is due.
 	NextNotice(ctx context.Context, destination string, now time.Time) (time.Time, bool, error)
+
+	// LeasePersonalNotice takes the oldest notice for a person of a workspace,
+	// until the given time. false if none can be had.
+	LeasePersonalNotice(ctx context.Context, workspace string, now, until time.Time) (approval.PersonalNotice, bool, error)
+	// SettlePersonalNotice records what became of it.
+	SettlePersonalNotice(ctx context.Context, n approval.PersonalNotice, s approval.Settlement) error
+	// NextPersonalNotice is NextNotice for people of a workspace.
+	NextPersonalNotice(ctx context.Context, workspace string, now time.Time) (time.Time, bool, error)
 }
 
 // pace is how fast and how often things are sent.
@@ -58,7 +66,7 @@ const (
 	outboxRetry = 5 * time.Second
 )
 
-// delivery tells one channel of requests.
+// delivery tells one channel of requests, and people of their own accounts.
 type delivery struct {
 	options     Options
 	destination string
@@ -95,17 +103,24 @@ func (d *delivery) keep(p pace) {
 	d.limiter = rate.NewLimiter(rate.Every(p.every), p.burst)
 }
 
-// run delivers until ctx ends. The error says that the token is another
-// workspace's.
-func (d *delivery) run(ctx context.Context) error {
+// run delivers cards until ctx ends.
+func (d *delivery) run(ctx context.Context) {
+	d.attend(ctx, d.destination, d.outbox.NextNotice, d.deliverNext)
+}
+
+// runPersonal tells people of their own accounts until ctx ends.
+func (d *delivery) runPersonal(ctx context.Context) {
+	d.attend(ctx, d.options.Workspace, d.outbox.NextPersonalNotice, d.tellNext)
+}
+
+// attend does what next says is due for whom, until ctx ends. do returns how long
+// to rest before the next.
+func (d *delivery) attend(ctx context.Context, whom string, next func(context.Context, string, time.Time) (time.Time, bool, error), do func(context.Context) time.Duration) {
 	changed, stop := d.bell.ListenAll()
 	defer stop()
-	if err := d.introduce(ctx); err != nil {
-		return err
-	}
 	for ctx.Err() == nil {
 		now := d.options.Now()
-		at, due, err := d.outbox.NextNotice(ctx, d.destination, now)
+		at, due, err := next(ctx, whom, now)
 		switch wait := at.Sub(now); {
 		case err != nil:
 			if ctx.Err() == nil {
@@ -117,10 +132,9 @@ func (d *delivery) run(ctx context.Context) error {
 		case wait > 0:
 			sleep(ctx, wait, changed)
 		case d.limiter.Wait(ctx) == nil:
-			sleep(ctx, d.deliverNext(ctx), nil)
+			sleep(ctx, do(ctx), nil)
 		}
 	}
-	return nil
 }
 
 // sleep waits for a time, for the bell if there is one, or for ctx to end.
@@ -137,7 +151,8 @@ func sleep(ctx context.Context, wait time.Duration, rung <-chan struct{}) {
 	}
 }
 
-// introduce finds out who we are, before anything is posted.
+// introduce finds out who we are, before anything is posted. The error says that
+// the token is another workspace's.
 func (d *delivery) introduce(ctx context.Context) error {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		self, err := d.slack.AuthTestContext(ctx)

@@ -9,7 +9,7 @@ import (
 
 // The scopes of the bot token, with what each is for.
 var scopes = []struct{ name, purpose string }{
-	{"chat:write", "post cards and keep them up to date"},
+	{"chat:write", "post cards, keep them up to date, and tell people of their passkeys"},
 	{"users:read", "check the account of who decides"},
 	{userGroups, "look up user groups that a role names"},
 	{"channels:read", "see whether a public channel is shared with another organisation"},
@@ -59,6 +59,12 @@ type manifest struct {
 		Description string `json:"description"`
 	} `json:"display_information"`
 	Features struct {
+		// People are told of their passkeys in a tab that Slack turns off otherwise.
+		AppHome struct {
+			HomeTab          bool `json:"home_tab_enabled"`
+			MessagesTab      bool `json:"messages_tab_enabled"`
+			MessagesReadOnly bool `json:"messages_tab_read_only_enabled"`
+		} `json:"app_home"`
 		BotUser struct {
 			DisplayName  string `json:"display_name"`
 			AlwaysOnline bool   `json:"always_online"`
@@ -88,6 +94,8 @@ func Manifest(options ManifestOptions) (string, error) {
 	var m manifest
 	m.Display.Name = "countersign"
 	m.Display.Description = "People approve what agents want to do"
+	m.Features.AppHome.MessagesTab = true
+	m.Features.AppHome.MessagesReadOnly = true
 	m.Features.BotUser.DisplayName = "countersign"
 	for _, scope := range scopes {
 		if options.needs(scope.name) {

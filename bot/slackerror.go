@@ -126,6 +126,8 @@ func remedy(name string) string {
 		return "install the Slack app again and configure its new bot token"
 	case "missing_scope", "no_permission", "not_allowed_token_type":
 		return "add the scopes that \"countersign manifest\" prints and install the Slack app again"
+	case "messages_tab_disabled":
+		return "turn on the Messages tab on the Slack app's App Home page, as the manifest that \"countersign manifest\" prints does"
 	case "restricted_action", "restricted_action_read_only_channel":
 		return "let the app post to the channel, or configure another one"
 	case "team_access_not_granted", "access_denied", "org_login_required", "ekm_access_denied", "team_added_to_org":
