@@ -50,7 +50,7 @@ func TestInsights(t *testing.T) {
 	}
 	f.Clock.Set(time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC))
 	approved := ask("payouts.drop", 3*time.Second, approval.Approve)
-	f.Clock.Set(approved.ApplyBy) // approved in time, whatever comes of it
+	f.Clock.Set(approved.ApplyBy)                              // approved in time, whatever comes of it
 	for _, r := range []*approval.Request{expired, approved} { // which records that they are over
 		if _, err := f.Service.Status(t.Context(), f.Agent, r.ID); err != nil {
 			t.Fatal(err)

@@ -105,7 +105,9 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		p.policy += "'self'; script-src 'self'; connect-src 'self'"
 		p.providers = newProviders(*options.SignIn, options.URL, options.Now)
 		mux.HandleFunc("GET /review", p.review)
-		mux.HandleFunc("GET /{$}", p.review)
+		mux.HandleFunc("GET /{$}", p.queue)
+		mux.HandleFunc("GET /history", p.history)
+		mux.HandleFunc("GET /insights", p.insights)
 		mux.HandleFunc("POST /", p.signIn)
 		mux.HandleFunc("POST /sign-in", p.signInAnew)
 		mux.HandleFunc("POST /sign-out", p.signOut)

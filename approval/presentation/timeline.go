@@ -140,7 +140,7 @@ func happening(event audit.Event) Happening {
 	case "request.reminded":
 		say("People were reminded")
 	case "request.escalated":
-		say("Nobody had decided, so the people of "+visible.Line(d.To)+" were called")
+		say("Nobody had decided, so the people of " + visible.Line(d.To) + " were called")
 	case "grant.created":
 		say("From then on, the same was approved without asking, for "+ScopeWords(d.Scope)+", until ", d.ExpiresAt)
 	case "grant.expired":
