@@ -199,6 +199,53 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 	return nil
 }
 
+// revoke takes back what was approved and not used yet, which is a reject that
+// comes late: nothing that the request says runs any more, and what it granted
+// ends.
+func (r *Request) revoke(who Approver, standing Standing, b Ballot, now time.Time, random io.Reader) error {
+	if r.Status == Pending {
+		return ErrPending
+	}
+	if r.Status != Approved {
+		return r.Settled()
+	}
+	if b.Version != r.Version || b.Digest != r.Digest {
+		return ErrStale
+	}
+	held := required(r.Ruling.Requirement, standing.Roles)
+	if len(held) == 0 {
+		return ErrNotApprover
+	}
+	receipt, err := newID("rcpt_", now, random)
+	if err != nil {
+		return err
+	}
+	r.Decisions = append(r.Decisions, Decision{
+		Receipt:  receipt,
+		Approver: who,
+		Verdict:  Reject,
+		Reason:   b.Reason,
+		Surface:  b.Surface,
+		Version:  r.Version,
+		Digest:   r.Digest,
+		Roles:    held,
+		Own:      r.own(who),
+		At:       now,
+	})
+	if r.Grant != nil && r.Grant.Active(now) {
+		if err := r.revokeGrant(who.String(), b.Surface, now); err != nil {
+			return err
+		}
+	}
+	r.Status, r.Reason, r.ClosedAt = Rejected, b.Reason, now
+	r.changed(now, "request.revoked", who.String(), b.Surface, map[string]any{
+		"receipt": receipt,
+		"reason":  b.Reason,
+		"roles":   held,
+	})
+	return nil
+}
+
 // required keeps the memberships in roles that a requirement names.
 func required(requirement policy.Requirement, held []Membership) []Membership {
 	var kept []Membership

@@ -173,6 +173,38 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 	return r, nil
 }
 
+// Revoke takes back what was approved, before it is used: whoever holds a role that
+// was required can, with the reason of a ballot that rejects. What the approval
+// granted ends too. With a nil error it is durable, and nothing that the request
+// says runs. ErrPending if there is nothing to take back yet, ErrApplied if it is
+// too late; the other errors are those of Decide.
+func (s *Service) Revoke(ctx context.Context, who Approver, b Ballot) (*Request, error) {
+	b.Verdict = Reject
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := uninterrupted(ctx, decideLimit)
+	defer cancel()
+	r, err := s.read(ctx, b.Request)
+	if err != nil {
+		return nil, err
+	}
+	if who.IsZero() {
+		return r, ErrIneligible
+	}
+	standing, err := s.directory.Standing(ctx, who, s.Policy().Named(r.Ruling.Requirement))
+	if err != nil {
+		return r, s.refused(ctx, who, b, err)
+	}
+	r, err = s.change(ctx, b.Request, func(r *Request, now time.Time) error {
+		return r.revoke(who, standing, b, now, s.options.Rand)
+	})
+	if err != nil {
+		return r, s.refused(ctx, who, b, err)
+	}
+	return r, nil
+}
+
 // refused records an attempt to decide that doesn't count and returns why. A
 // second click of the same kind is no attempt, and a store that just failed
 // takes no note.

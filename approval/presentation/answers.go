@@ -116,6 +116,8 @@ func roles(places []policy.RoleCount, between string) string {
 
 func decided(r *approval.Request) Line {
 	switch d := rejection(r); {
+	case d != nil && Revoked(r):
+		return said("The approval was revoked by ", d.Approver, ", ", d.At, ".")
 	case d != nil:
 		return said("It was rejected by ", d.Approver, ", ", d.At, ".")
 	case withoutPerson(r, approval.Reject) != nil:

@@ -44,6 +44,8 @@ func StageOf(r *approval.Request) Stage {
 		}
 	case approval.Rejected:
 		switch d := withoutPerson(r, approval.Reject); {
+		case rejection(r) != nil && Revoked(r):
+			return Stage{"⛔", "Approval revoked, will not run"}
 		case rejection(r) != nil:
 			return Stage{"⛔", "Rejected"}
 		case d == nil:
@@ -63,6 +65,11 @@ func StageOf(r *approval.Request) Stage {
 			return Stage{"⌛", "Expired, approved but not applied"}
 		}
 	}
+}
+
+// Revoked reports whether a person took back what was approved.
+func Revoked(r *approval.Request) bool {
+	return r.Status == approval.Rejected && !r.ApplyBy.IsZero() && rejection(r) != nil
 }
 
 // Votes counts the places that the approvals fill, and all places.
@@ -270,6 +277,8 @@ func History(r *approval.Request) []Line {
 	case approval.Rejected:
 		d := withoutPerson(r, approval.Reject)
 		switch by := rejection(r); {
+		case by != nil && Revoked(r):
+			say("⛔ Revoked by ", by.Approver, ", ", by.At)
 		case by != nil:
 			say("⛔ Rejected by ", by.Approver, ", ", by.At)
 		case d == nil:

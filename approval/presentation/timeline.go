@@ -106,6 +106,9 @@ func happening(event audit.Event) Happening {
 		say(by, " tried to "+attempts[d.Verdict]+on(event.Surface)+", which didn't count")
 	case "request.edited":
 		say(by, " edited the arguments"+on(event.Surface)+", which made version "+Digits(int64(event.Version))+". Approvals from before don't count")
+	case "request.revoked":
+		h.Quote = d.Reason
+		say(by, " revoked the approval"+on(event.Surface)+", so it won't run")
 	case "request.superseded":
 		h.Quote = d.Why
 		say("Superseded: it won't run")
