@@ -68,13 +68,14 @@ func newIssuer(t *testing.T, change func(*issuer)) *issuer {
 	server := httptest.NewServer(http.HandlerFunc(i.serve))
 	t.Cleanup(server.Close)
 	i.url = server.URL
-	i.site = siteWith(t, []web.Provider{{
+	providers := []web.Provider{{
 		Name: "Example-ID", Issuer: i.url, ClientID: issuerClient, ClientSecret: issuerSecret,
 		People: map[string]string{adaSubject: approvaltest.Alice.User, "carol": approvaltest.Carol.User},
 	}, {
 		Name: "Other-ID", Issuer: i.url + "/other", ClientID: issuerClient, ClientSecret: issuerSecret,
 		People: map[string]string{adaSubject: approvaltest.Bob.User},
-	}})
+	}}
+	i.site = siteWith(t, func(string) []web.Provider { return providers })
 	if change != nil {
 		change(i)
 	}

@@ -33,8 +33,9 @@ func newSite(t *testing.T, before ...func(http.Handler) http.Handler) *site {
 	return siteWith(t, nil, before...)
 }
 
-// siteWith makes a site that people sign in to with other providers, too.
-func siteWith(t *testing.T, providers []web.Provider, before ...func(http.Handler) http.Handler) *site {
+// siteWith makes a site that people sign in to with other providers, too. They may
+// have to know where it is.
+func siteWith(t *testing.T, providers func(address string) []web.Provider, before ...func(http.Handler) http.Handler) *site {
 	t.Helper()
 	f := approvaltest.New(t)
 	slack := slacksim.New(slacksim.Options{TeamID: approvaltest.Alice.Workspace, Now: f.Clock.Now})
@@ -55,10 +56,14 @@ func siteWith(t *testing.T, providers []web.Provider, before ...func(http.Handle
 	// Browsers give no passkeys to an address without a name.
 	address := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	options := slack.Options()
+	signIn := web.SignIn{ClientID: options.ClientID, ClientSecret: options.ClientSecret, Issuer: issuer.URL, Workspace: options.TeamID}
+	if providers != nil {
+		signIn.Providers = providers(address)
+	}
 	var err error
 	if handler, err = web.Handler(f.Service, web.Options{
 		URL: address, SlackURL: channel, Now: f.Clock.Now,
-		SignIn: &web.SignIn{ClientID: options.ClientID, ClientSecret: options.ClientSecret, Issuer: issuer.URL, Workspace: options.TeamID, Providers: providers},
+		SignIn: &signIn,
 	}); err != nil {
 		t.Fatal(err)
 	}
