@@ -75,6 +75,24 @@ func (r *Request) admits(who Approver, b Ballot) error {
 	return nil
 }
 
+// Hindered says why an approval by somebody who holds these roles wouldn't count
+// now: ErrNotApprover, ErrSelf, ErrRecorded, or that nothing more can be decided. It
+// is nil if it would count. It is for offering what works; Decide looks again.
+func (r *Request) Hindered(who Approver, held []Membership) error {
+	shown := Ballot{Version: r.Version, Digest: r.Digest, Verdict: Approve, Reason: "any", Surface: Web}
+	mine := required(r.Ruling.Requirement, held)
+	if len(mine) == 0 {
+		return ErrNotApprover
+	}
+	if err := r.admits(who, shown); err != nil {
+		return err
+	}
+	if r.own(who) && len(r.selfApproving(mine)) == 0 {
+		return ErrSelf
+	}
+	return nil
+}
+
 // proved says what the approver has yet to prove, so that a page which somebody
 // left open, or that an agent drives in somebody's browser, approves nothing that
 // can't be undone. Slack signs each click, so it has no page to leave open.

@@ -42,9 +42,31 @@ const replace = (old, fresh) => {
   }
   for (const left of [...clean.querySelectorAll("[data-until]"), ...fresh.querySelectorAll("[data-until]")]) left.textContent = "";
   if (clean.isEqualNode(fresh)) return;
+  for (const typed of old.querySelectorAll("textarea[id]")) {
+    const field = fresh.querySelector(`#${typed.id}`);
+    if (field) field.value = typed.value;
+  }
   const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
   old.replaceWith(document.importNode(fresh, true));
   if (focused) document.getElementById(focused)?.focus();
+};
+
+// Whoever reads one version must not decide on another that takes its place, so
+// that one is announced and waits to be loaded.
+const otherVersion = (next) => {
+  const shown = document.querySelector("[data-shown]");
+  const now = next.querySelector("[data-shown]");
+  if (!shown || !now || shown.dataset.shown === now.dataset.shown) return false;
+  const notice = document.createElement("p");
+  notice.className = "changed";
+  notice.setAttribute("role", "alert");
+  const again = document.createElement("a");
+  again.href = location.href;
+  again.textContent = "Read it again";
+  notice.append("The arguments have changed. ", again, ", before you decide.");
+  shown.prepend(notice);
+  for (const button of shown.querySelectorAll("button")) button.disabled = true;
+  return true;
 };
 
 let fetching = false;
@@ -60,6 +82,7 @@ const refresh = async () => {
       const response = await fetch(location.href, { headers: { "Countersign-Unattended": "1" }, redirect: "error" });
       const next = new DOMParser().parseFromString(await response.text(), "text/html");
       const parts = document.querySelectorAll("[data-live]");
+      if (otherVersion(next)) return;
       if (response.ok && !next.querySelector("[data-live]")) {
         location.reload(); // somebody has to sign in again
         return;

@@ -104,7 +104,7 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 	} else {
 		p.policy += "'self'; script-src 'self'; connect-src 'self'"
 		p.providers = newProviders(*options.SignIn, options.URL, options.Now)
-		mux.HandleFunc("GET /review", p.review)
+		p.routeReview(mux)
 		mux.HandleFunc("GET /{$}", p.queue)
 		mux.HandleFunc("GET /history", p.history)
 		mux.HandleFunc("GET /insights", p.insights)
@@ -177,16 +177,6 @@ func (p *pages) leadOn(w http.ResponseWriter, _ *http.Request) {
 	p.show(w, http.StatusOK, "slack.html", visitor{}, nil)
 }
 
-// review shows who is signed in. Whoever isn't gets the same page whatever the
-// address is of.
-func (p *pages) review(w http.ResponseWriter, r *http.Request) {
-	v, ok := p.person(w, r)
-	if !ok {
-		return
-	}
-	p.show(w, http.StatusOK, "review.html", v, nil)
-}
-
 // visitor is somebody who is signed in and holds a role at this moment. The zero
 // visitor is anybody.
 type visitor struct {
@@ -211,11 +201,20 @@ func (p *pages) person(w http.ResponseWriter, r *http.Request) (visitor, bool) {
 	case errors.Is(err, errSignedOut) && p.chosen(r) != nil:
 		p.signIn(w, r)
 	case errors.Is(err, errSignedOut):
-		p.showSignIn(w, http.StatusOK, nil, "")
+		p.showSignIn(w, http.StatusOK, nil, backFrom(r))
 	case err != nil:
-		p.showSignIn(w, http.StatusServiceUnavailable, err, "")
+		p.showSignIn(w, http.StatusServiceUnavailable, err, backFrom(r))
 	}
 	return v, err == nil
+}
+
+// backFrom is where signing in leads to if that isn't the same address: a form that
+// was sent isn't sent again, and what it was about is shown.
+func backFrom(r *http.Request) string {
+	if id := approval.ID(r.PostFormValue("elicitationId")); r.Method == http.MethodPost && id.Valid() {
+		return reviewAddress(id)
+	}
+	return ""
 }
 
 // unattended is the header of what a page's script fetches by itself, which is not

@@ -161,7 +161,7 @@ func TestSignInInABrowser(t *testing.T) {
 		show("[role=alert]", "holds no role here"),
 		picture("no-role"),
 		signIn("U0ADA", "Ada Moreau"),
-		show("main", "signed in as U0ADA (oncall)"),
+		show("header", "U0ADA (oncall)"),
 		picture("signed-in"),
 		read(chromedp.Location(), &was),
 		press("form button"),

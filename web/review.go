@@ -1,0 +1,234 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
+	"github.com/countersign/countersign/internal/visible"
+)
+
+// reviewPage is all that is shown of a request, and what the visitor can do.
+type reviewPage struct {
+	ID           approval.ID
+	Version      int
+	Digest       string
+	Action       string
+	Count        string // how much the action touches; empty if that isn't known
+	Stage        presentation.Stage
+	Environment  string
+	Deadline     time.Time // zero if nothing expires any more
+	Until        int64     // the deadline in milliseconds since 1970
+	Left         string    // until then
+	Problem      presentation.Line
+	Facts        []presentation.Fact
+	Warnings     []presentation.Line
+	PurposeLabel presentation.Line
+	Purpose      string
+	Arguments    argumentsView
+	Changes      []changesView
+	Ran          presentation.Line
+	Granted      presentation.Line
+	GrantedBy    approval.ID // the request whose grant approved this one
+	History      []presentation.Line
+	Quotes       []presentation.Quote
+	Needs        string
+	Decisions    []approval.Decision
+	Explanation  string
+	Policy       string // the beginning of its revision
+	Timeline     []presentation.Happening
+	More         bool // the timeline has only the beginning
+	Forms        forms
+}
+
+// argumentsView is the whole of the arguments.
+type argumentsView struct {
+	Label presentation.Line
+	Tree  presentation.Value
+	Large bool // there is no tree of so many values
+	Text  string
+	Exact string
+}
+
+// changesView is what edits made of another version's arguments.
+type changesView struct {
+	From    int
+	By      string // who asked or edited that version
+	Changes []presentation.Change
+}
+
+// thePage is where people look at a request here.
+const thePage = "the page"
+
+func (p *pages) routeReview(mux *http.ServeMux) {
+	mux.HandleFunc("GET /review", func(w http.ResponseWriter, r *http.Request) {
+		v, ok := p.person(w, r)
+		switch {
+		case !ok:
+		case r.URL.Query().Get("elicitationId") == "":
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+		default:
+			p.showReview(w, r, http.StatusOK, v, answered{})
+		}
+	})
+	mux.HandleFunc("POST /review/decide", p.decide)
+	mux.HandleFunc("POST /review/revoke", p.revoke)
+	mux.HandleFunc("POST /review/end-grant", p.endGrant)
+	mux.HandleFunc("POST /review/settle", p.settle)
+	mux.HandleFunc("GET /review/edit", p.showEdit)
+	mux.HandleFunc("POST /review/edit", p.edit)
+}
+
+// reviewAddress is where a request is shown.
+func reviewAddress(id approval.ID) string {
+	return "/review?" + url.Values{"elicitationId": {string(id)}}.Encode()
+}
+
+// answered is what came of a form that didn't work, for the page that says so.
+type answered struct {
+	problem presentation.Line
+	reason  string // that was typed
+}
+
+// showReview shows the request that the address or a form names.
+func (p *pages) showReview(w http.ResponseWriter, r *http.Request, status int, v visitor, came answered) {
+	request, ok := p.reviewed(w, r, v)
+	if !ok {
+		return
+	}
+	content, err := p.reviewOf(r, v, request)
+	if err != nil {
+		p.fail(w, v, "showing a request", err)
+		return
+	}
+	content.Problem, content.Forms.Typed = came.problem, came.reason
+	p.show(w, status, "review.html", v, content)
+}
+
+// reviewed loads the request that the address or a form names. If that can't be
+// shown, it has answered.
+func (p *pages) reviewed(w http.ResponseWriter, r *http.Request, v visitor) (*approval.Request, bool) {
+	request, err := p.service.Review(r.Context(), v.who, approval.ID(r.FormValue("elicitationId")))
+	switch {
+	case errors.Is(err, approval.ErrNotFound):
+		p.show(w, http.StatusNotFound, "problem.html", v, "There is no such request. Its address may be cut off, or from before this server's data was replaced.")
+	case err != nil:
+		p.fail(w, v, "loading a request", err)
+	}
+	return request, err == nil
+}
+
+func (p *pages) reviewOf(r *http.Request, v visitor, request *approval.Request) (reviewPage, error) {
+	now := p.options.Now()
+	facts := presentation.NewFacts(request, presentation.Limits{Tool: true})
+	arguments := presentation.LayOut(request.Payload, request.Ruling.Redactions)
+	action, count := presentation.Phrase(request)
+	content := reviewPage{
+		ID:          request.ID,
+		Version:     request.Version,
+		Digest:      request.Digest.String(),
+		Action:      action,
+		Count:       count,
+		Stage:       presentation.StageOf(request),
+		Environment: presentation.Environment(request),
+		Deadline:    request.Deadline(),
+		Facts:       facts.List(),
+		Warnings:    presentation.Warnings(request, arguments.Source),
+		Arguments:   argumentsOf(arguments),
+		Ran:         presentation.Ran(request),
+		Granted:     presentation.Granted(request),
+		GrantedBy:   request.GrantedBy,
+		History:     presentation.History(request),
+		Quotes:      presentation.Reasons(request),
+		Decisions:   request.Decisions,
+		Explanation: visible.Text(request.Explanation),
+		Policy:      shortened(visible.Line(request.Ruling.Revision), 12),
+	}
+	content.PurposeLabel, content.Purpose = facts.Purpose()
+	if words := presentation.Words(request); words != nil {
+		content.Quotes = append(content.Quotes, *words)
+	}
+	if !content.Deadline.IsZero() {
+		content.Until = content.Deadline.UnixMilli()
+		content.Left = presentation.Span(max(content.Deadline.Sub(now), 0))
+	}
+	if request.Status == approval.Pending {
+		content.Needs = presentation.Needs(request)
+	}
+	var err error
+	if content.Changes, err = p.changes(r, v, request, arguments); err != nil {
+		return reviewPage{}, err
+	}
+	events, more, err := p.service.Timeline(r.Context(), v.who, request.ID)
+	if err != nil {
+		return reviewPage{}, err
+	}
+	content.Timeline, content.More = presentation.Timeline(events), more
+	content.Forms, err = p.formsFor(r.Context(), v, request, arguments)
+	return content, err
+}
+
+func argumentsOf(a presentation.Arguments) argumentsView {
+	view := argumentsView{Label: a.Label(true), Text: a.Text, Exact: visible.Text(a.Source)}
+	var ok bool
+	view.Tree, ok = a.Tree()
+	view.Large = !ok
+	return view
+}
+
+// changes are what the edits of a request changed: since the version before, and
+// since what the agent asked.
+func (p *pages) changes(r *http.Request, v visitor, request *approval.Request, now presentation.Arguments) ([]changesView, error) {
+	var all []changesView
+	for version := request.Version - 1; version >= 1; version = min(version-1, 1) {
+		payload, err := p.service.PayloadOf(r.Context(), v.who, request.ID, version)
+		if err != nil {
+			return nil, err
+		}
+		changes, err := presentation.Changes(presentation.LayOut(payload, request.Ruling.Redactions), now)
+		if err != nil {
+			return nil, err
+		}
+		view := changesView{From: version, By: visible.Line(request.Agent), Changes: changes}
+		if version > 1 {
+			view.By = request.Editors[version-2].User
+		}
+		all = append(all, view)
+	}
+	return all, nil
+}
+
+// shownForm is a form that was sent: which request in which version it showed, and
+// that it is this session's.
+type shownForm struct {
+	request approval.ID
+	version int
+	digest  approval.Digest
+}
+
+func (f shownForm) about(doing string) []string {
+	return []string{doing, string(f.request), strconv.Itoa(f.version), f.digest.String()}
+}
+
+func shownIn(request *approval.Request) shownForm {
+	return shownForm{request.ID, request.Version, request.Digest}
+}
+
+// sent reads what a form showed; false if it isn't this session's, or of something
+// else.
+func sent(r *http.Request, v visitor, doing string) (shownForm, bool) {
+	version, err := strconv.Atoi(r.PostFormValue("version"))
+	if err != nil {
+		return shownForm{}, false
+	}
+	digest, err := approval.ParseDigest(r.PostFormValue("digest"))
+	if err != nil {
+		return shownForm{}, false
+	}
+	f := shownForm{approval.ID(r.PostFormValue("elicitationId")), version, digest}
+	return f, formIsOurs(r, v.session, f.about(doing)...)
+}
