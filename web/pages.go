@@ -60,6 +60,9 @@ type pages struct {
 	logger    *slog.Logger
 }
 
+// noPage is the pattern of what is no page.
+const noPage = "GET /"
+
 // Handler serves the pages for people: /, /review and, if people can sign in,
 // what is below /sign-in and /sign-out.
 func Handler(service *approval.Service, options Options) (http.Handler, error) {
@@ -109,6 +112,7 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		mux.HandleFunc("GET /history", p.history)
 		mux.HandleFunc("GET /insights", p.insights)
 		mux.HandleFunc("POST /", p.signIn)
+		mux.HandleFunc(noPage, http.NotFound) // rather than that it takes a POST
 		mux.HandleFunc("POST /sign-in", p.signInAnew)
 		mux.HandleFunc("POST /sign-out", p.signOut)
 		for _, one := range p.providers {

@@ -74,7 +74,7 @@ func (p *pages) signInAnew(w http.ResponseWriter, r *http.Request) {
 // the first page's if it isn't one.
 func (p *pages) page(address *url.URL) string {
 	page := &url.URL{Path: address.Path, RawQuery: address.RawQuery}
-	if _, pattern := p.mux.Handler(&http.Request{Method: http.MethodGet, URL: page}); pattern == "" || !path.IsAbs(page.Path) || path.Clean(page.Path) != page.Path {
+	if _, pattern := p.mux.Handler(&http.Request{Method: http.MethodGet, URL: page}); pattern == "" || pattern == noPage || !path.IsAbs(page.Path) || path.Clean(page.Path) != page.Path {
 		return "/"
 	}
 	return page.String()

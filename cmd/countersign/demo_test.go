@@ -127,7 +127,7 @@ func startDemo(t *testing.T) (slack, review string) {
 		if !lines.Scan() {
 			t.Fatal("the demo said nothing more")
 		}
-		if *into = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(lines.Text()); *into == "" {
+		if *into = regexp.MustCompile(`http://(127\.0\.0\.1|localhost):\d+`).FindString(lines.Text()); *into == "" {
 			t.Fatalf("no address in %q", lines.Text())
 		}
 	}

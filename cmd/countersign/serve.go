@@ -128,7 +128,8 @@ func (s *server) open(ctx context.Context) (err error) {
 		return fmt.Errorf("listening on %s: %w", conf.Listen, err)
 	}
 	if s.config.URL == "" {
-		s.config.URL = "http://" + s.listener.Addr().String()
+		// Browsers give passkeys to names only, not to 127.0.0.1.
+		s.config.URL = fmt.Sprintf("http://localhost:%d", s.listener.Addr().(*net.TCPAddr).Port)
 	}
 	s.flow, err = mcp.NewLocal(s.service, mcp.LocalOptions{ReviewURL: s.config.reviewURL, AwaitBound: conf.MCP.AwaitBound})
 	if err != nil {
