@@ -27,7 +27,6 @@ type historyPage struct {
 // filterForm is a filter as the form has it.
 type filterForm struct {
 	Text, Status, Tier, Agent, Action, Environment, Rule, DecidedBy, Since, Until string
-	More                                                                          bool // something is set that the form keeps folded away
 }
 
 // setFilter is a filter that is set, and the address without it.
@@ -87,7 +86,7 @@ func (p *pages) history(w http.ResponseWriter, r *http.Request) {
 }
 
 func formOf(query url.Values) filterForm {
-	f := filterForm{
+	return filterForm{
 		Text:        query.Get("text"),
 		Status:      query.Get("status"),
 		Tier:        query.Get("tier"),
@@ -99,10 +98,6 @@ func formOf(query url.Values) filterForm {
 		Since:       query.Get("since"),
 		Until:       query.Get("until"),
 	}
-	rest := f
-	rest.Text, rest.Status = "", ""
-	f.More = rest != filterForm{}
-	return f
 }
 
 func setOf(query url.Values) []setFilter {
