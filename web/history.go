@@ -10,6 +10,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/approval/presentation"
+	"github.com/countersign/countersign/internal/visible"
 	"github.com/countersign/countersign/policy"
 )
 
@@ -106,7 +107,7 @@ func setOf(query url.Values) []setFilter {
 		if value := query.Get(one.key); value != "" {
 			without := cloned(query)
 			without.Del("before")
-			set = append(set, setFilter{one.name, value, addressWith(without, one.key, "")})
+			set = append(set, setFilter{one.name, visible.Line(value), addressWith(without, one.key, "")})
 		}
 	}
 	return set

@@ -201,6 +201,9 @@ func TestHistory(t *testing.T) {
 	if strings.Contains(text, "DE89") {
 		t.Error("the history shows a payload")
 	}
+	if text = b.read("/history?text=a%E2%80%AEb"); !strings.Contains(text, `Text: <b>a\u{202e}b</b>`) {
+		t.Errorf("a filter hides a character:\n%s", text)
+	}
 	for query, want := range map[string]string{
 		"status=open":                       "Status: is",
 		"tier=6":                            "Tier: is none of 1 to 5",
