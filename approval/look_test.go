@@ -85,6 +85,21 @@ func TestWaiting(t *testing.T) {
 	waits("of what another's agent asks", approvaltest.Alice, own, theirs)
 }
 
+// Nobody decides twice, even if they could fill another place by now.
+func TestWaitingOnce(t *testing.T) {
+	t.Parallel()
+	f := looking(t)
+	f.People.Give("finance", dave)
+	r := f.Propose(t)
+	for _, who := range []approval.Approver{approvaltest.Alice, dave} {
+		r = f.Decide(t, who, r, approval.Approve)
+	}
+	f.People.Give("sre", approvaltest.Alice)
+	if queue, err := f.Service.Waiting(t.Context(), approvaltest.Alice, approval.QueueKey{}); err != nil || len(queue.Requests) != 0 {
+		t.Errorf("%d wait (%v)", len(queue.Requests), err)
+	}
+}
+
 func TestWaitingGoesOn(t *testing.T) {
 	t.Parallel()
 	f := looking(t)

@@ -43,8 +43,18 @@ var filterNames = []struct{ key, name string }{
 	{"environment", "Environment"},
 	{"rule", "Rule"},
 	{"decided_by", "Decided by"},
-	{"since", "Since"},
-	{"until", "Until"},
+	{"since", "From"},
+	{"until", "To"},
+}
+
+// filterName is how the page calls what an address calls otherwise.
+func filterName(key string) string {
+	for _, one := range filterNames {
+		if one.key == key {
+			return one.name
+		}
+	}
+	return presentation.Capital(key)
 }
 
 // history shows what was asked, the newest first.
@@ -63,7 +73,7 @@ func (p *pages) history(w http.ResponseWriter, r *http.Request) {
 	var refused *approval.InputError
 	switch {
 	case errors.As(err, &refused):
-		content.Problem = "This can't be searched for: " + presentation.Capital(refused.Error()) + "."
+		content.Problem = "This can't be searched for: " + filterName(refused.Field) + " " + refused.Problem + "."
 		p.show(w, http.StatusBadRequest, "history.html", v, content)
 		return
 	case err != nil:

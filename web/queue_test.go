@@ -205,13 +205,13 @@ func TestHistory(t *testing.T) {
 		t.Errorf("a filter hides a character:\n%s", text)
 	}
 	for query, want := range map[string]string{
-		"status=open":                       "Status: is",
-		"tier=6":                            "Tier: is none of 1 to 5",
-		"tier=x":                            "Tier: is none of 1 to 5",
-		"since=yesterday":                   "Since: is no day",
-		"before=req_1":                      "Before: is no id",
-		"text=%ff":                          "Text: is not valid",
-		"text=" + strings.Repeat("a", 1001): "Text: has 1001 characters",
+		"status=open":                       "Status is",
+		"tier=6":                            "Tier is none of 1 to 5",
+		"tier=x":                            "Tier is none of 1 to 5",
+		"since=yesterday":                   "From is no day",
+		"before=req_1":                      "Before is no id",
+		"text=%ff":                          "Text is not valid",
+		"text=" + strings.Repeat("a", 1001): "Text has 1001 characters",
 	} {
 		if got := b.open(http.MethodGet, "/history?"+query); got.status != http.StatusBadRequest || !strings.Contains(got.text, want) {
 			t.Errorf("%s: %d without %q\n%s", query, got.status, want, got.text)

@@ -155,8 +155,8 @@ func history(t *testing.T, open func(testing.TB) Store) {
 				want = append(want, r)
 			}
 		}
-		limit := rapid.IntRange(1, 70).Draw(rt, "limit")
-		lookedThrough := rapid.IntRange(1, 70).Draw(rt, "looked through")
+		limit := rapid.IntRange(5, 70).Draw(rt, "limit")
+		lookedThrough := rapid.IntRange(5, 70).Draw(rt, "looked through")
 		var got []approval.ID
 		for before := approval.ID(""); ; {
 			ids, lookedAt, err := store.History(t.Context(), filter, before, limit, lookedThrough)
