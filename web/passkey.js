@@ -1,8 +1,6 @@
 // Has the device make a passkey, or sign with one, when somebody presses a button
 // that names in data-passkey where to ask what. What the device answers goes along
 // with the form, in its field "passkey".
-"use strict";
-
 const bytes = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
 
 const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
@@ -40,19 +38,14 @@ const sign = async (asked) => {
   };
 };
 
-const inWords = (error) => {
+const inWords = (error, failed, without) => {
   switch (error.name) {
     case "InvalidStateError":
       return "This device has a passkey here already.";
-    case "NotAllowedError":
-      return "No passkey was used: it was given up, took too long, or this device has none that fits.";
-    case "NotSupportedError":
-    case "ConstraintError":
-      return "This device can't make sure who you are, which a passkey needs. Set up a fingerprint, your face or a PIN on it, or use another one.";
     case "SecurityError":
       return "Passkeys don't work at this address.";
     default:
-      return error.message || "That didn't work.";
+      return `${failed}: it was given up, took too long, or this device ${without}.`;
   }
 };
 
@@ -75,10 +68,16 @@ const ask = async (button) => {
     method: "POST",
     body: new URLSearchParams(new FormData(button.form, button)),
     redirect: "error",
-  });
-  const asked = await response.json();
-  if (!response.ok) throw new Error(asked.problem);
-  const answer = asked.create ? await make(asked.create) : await sign(asked.get);
+  }).catch(() => new Response());
+  const asked = await response.json().catch(() => ({ problem: "The server didn't answer. Please try again in a moment." }));
+  if (asked.problem) throw new Error(asked.problem);
+  const answer = asked.create
+    ? await make(asked.create).catch((error) => {
+        throw new Error(inWords(error, "No passkey was added", "can't make sure who you are"));
+      })
+    : await sign(asked.get).catch((error) => {
+        throw new Error(inWords(error, "Nothing was signed", "has none of your passkeys"));
+      });
   return JSON.stringify({ nonce: asked.nonce, ...answer });
 };
 
@@ -94,9 +93,11 @@ document.addEventListener("submit", async (event) => {
   say(button, "");
   try {
     field.value = await ask(button);
-    button.form.requestSubmit(button);
+    const shown = document.querySelector("[data-passkey]");
+    if (button.isConnected) button.form.requestSubmit(button);
+    else if (shown) say(shown, "This page has changed meanwhile. Please read it, and press again.");
   } catch (error) {
-    say(button, inWords(error));
+    say(button, error.message);
   } finally {
     field.value = ""; // it counts once
     delete button.dataset.asking;

@@ -19,6 +19,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/approval/approvaltest"
+	"github.com/countersign/countersign/web"
 )
 
 // device holds one passkey and does what a real one does, unless a test changes
@@ -340,5 +341,294 @@ func TestDevicesThatArentEnrolled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// irreversible has the site's agent ask for what takes passkeys of so many people.
+func (s *site) irreversible(t *testing.T, count int) *approval.Request {
+	t.Helper()
+	rules := approvaltest.ParsePolicy(t, fmt.Sprintf(`
+version: 1
+mode: cautious
+roles: {finance: {users: [U0ALICE, U0BOB]}}
+approval: {requires: [{role: finance, count: %d}]}
+integrations: {ledger: {tools: {close: {tier: 5}}}}
+limits: {pending: 1000, per_minute: 1000, cooldown: 0s}
+`, count))
+	if err := s.Service.SetPolicy(t.Context(), rules); err != nil {
+		t.Fatal(err)
+	}
+	return s.Propose(t, func(p *approval.Proposal) { p.Action = "ledger.close" })
+}
+
+// approving is what the page's form to approve a request sends.
+func (b *browser) approving(r *approval.Request) url.Values {
+	b.t.Helper()
+	got := b.open(http.MethodGet, "/review?elicitationId="+string(r.ID))
+	_, form, _ := strings.Cut(got.text, `class="approve"`)
+	form, _, _ = strings.Cut(form, "</form>")
+	values := url.Values{}
+	for _, found := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).FindAllStringSubmatch(form, -1) {
+		values.Set(found[1], found[2])
+	}
+	if values.Get("token") == "" || !strings.Contains(form, `data-passkey="/passkeys/sign"`) {
+		b.t.Fatalf("no form to approve in\n%s", got.text)
+	}
+	return values
+}
+
+// signing has the device sign what the form would send.
+func (b *browser) signing(d *device, form url.Values) url.Values {
+	b.t.Helper()
+	what, got := b.ask("/passkeys/sign", form)
+	if got.status != http.StatusOK {
+		b.t.Fatalf("asking: %d %s", got.status, got.text)
+	}
+	form.Set("passkey", d.sign(what, what.Get.Challenge))
+	return form
+}
+
+// approver is Alice with a passkey and a request that takes it.
+func approver(t *testing.T, count int) (*site, *browser, *device, *approval.Request) {
+	t.Helper()
+	s := newSite(t)
+	r := s.irreversible(t, count)
+	b := s.browser(t)
+	b.signIn("U0ALICE")
+	b.prove("U0ALICE")
+	d := s.device(t)
+	d.count = 5
+	if got := b.enrol(d); got.status != http.StatusSeeOther {
+		t.Fatalf("enrolling: %d\n%s", got.status, got.text)
+	}
+	d.count = 6
+	return s, b, d, r
+}
+
+// What can't be undone is approved on the page by a passkey of the approver's, and
+// the audit log alone shows that it was.
+func TestApproveWithAPasskey(t *testing.T) {
+	t.Parallel()
+	s, b, d, r := approver(t, 1)
+	form := b.approving(r)
+	what, _ := b.ask("/passkeys/sign", form)
+	if what.Get.RPID != "localhost" || what.Get.UserVerification != "required" || len(what.Get.AllowCredentials) != 1 || what.Get.AllowCredentials[0].ID != encoded(d.id) {
+		t.Errorf("the device is asked for %+v", what.Get)
+	}
+	if got := b.send("/review/decide", b.signing(d, form)); got.status != http.StatusSeeOther {
+		t.Fatalf("%d\n%s", got.status, got.text)
+	}
+	r, err := s.Service.Status(t.Context(), s.Agent, r.ID)
+	if err != nil || r.Status != approval.Approved || r.Decisions[0].Approver != approvaltest.Alice {
+		t.Fatalf("got %+v (%v)", r, err)
+	}
+	if owned := s.passkeysOf(t, approvaltest.Alice); owned[0].SignCount != 6 || owned[0].UsedAt.IsZero() {
+		t.Errorf("its use isn't noted: %+v", owned[0])
+	}
+
+	one := approval.Passkey{ID: d.id, Owner: approvaltest.Alice}
+	var proof *approval.PasskeyProof
+	for event, err := range s.Store.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var detail struct {
+			Credential []byte
+			Passkey    json.RawMessage
+		}
+		if err := json.Unmarshal(event.Detail, &detail); err != nil {
+			t.Fatal(err)
+		}
+		switch event.Type {
+		case "passkey.enrolled":
+			one.Credential = detail.Credential
+		case "decision.recorded":
+			if err := json.Unmarshal(detail.Passkey, &proof); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	right := approval.Ballot{Request: r.ID, Version: r.Version, Digest: r.Digest, Verdict: approval.Approve}
+	if err := web.VerifyProof(s.url, one, right, proof); err != nil {
+		t.Errorf("what the audit log has isn't right: %v", err)
+	}
+	wrong := right
+	wrong.Version++
+	if err := web.VerifyProof(s.url, one, wrong, proof); err == nil {
+		t.Error("what the audit log has is right for another version, too")
+	}
+	if err := web.VerifyProof("https://example.com", one, right, proof); err == nil {
+		t.Error("what the audit log has is right for another server, too")
+	}
+	proof.Signature[len(proof.Signature)-1]++
+	if err := web.VerifyProof(s.url, one, right, proof); err == nil {
+		t.Error("a signature that was altered is right")
+	}
+}
+
+func TestPasskeysThatDontApprove(t *testing.T) {
+	t.Parallel()
+	// by has what the device says altered.
+	by := func(change func(*device)) func(*site, *browser, *device, *approval.Request, url.Values) url.Values {
+		return func(_ *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
+			change(d)
+			return b.signing(d, form)
+		}
+	}
+	// over has the device sign a challenge that somebody made themselves.
+	over := func(change func(*approval.Ballot)) func(*site, *browser, *device, *approval.Request, url.Values) url.Values {
+		return func(_ *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
+			what, _ := b.ask("/passkeys/sign", form)
+			ballot := approvaltest.Ballot(r, approval.Approve)
+			change(&ballot)
+			challenge := approval.PasskeyChallenge([]byte(what.Nonce), ballot)
+			form.Set("passkey", d.sign(what, encoded(challenge[:])))
+			return form
+		}
+	}
+	for name, test := range map[string]struct {
+		form func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values
+		says string
+	}{
+		"none": {func(_ *site, _ *browser, _ *device, _ *approval.Request, form url.Values) url.Values {
+			return form
+		}, "none has signed it"},
+		"nobody was verified": {by(func(d *device) { d.flags = isThere }), "accepted"},
+		"nobody was there":    {by(func(d *device) { d.flags = isVerified }), "accepted"},
+		"another kind of key": {by(func(d *device) { d.flags |= isEligible }), "accepted"},
+		"another site's page": {by(func(d *device) { d.origin = "https://evil.example" }), "accepted"},
+		"a key for another":   {by(func(d *device) { d.party = "evil.example" }), "accepted"},
+		"an enrolment":        {by(func(d *device) { d.kind = "webauthn.create" }), "accepted"},
+		"an unknown one":      {by(func(d *device) { d.id = []byte("unknown") }), "no such passkey"},
+		"another key":         {by(func(d *device) { d.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }), "accepted"},
+		"a copy":              {by(func(d *device) { d.count = 5 }), "a copy of this passkey"},
+		"over a rejection":    {over(func(b *approval.Ballot) { b.Verdict = approval.Reject }), "accepted"},
+		"over another request": {over(func(b *approval.Ballot) {
+			b.Request = "req_0123456789abcdef0123456789abcdef"
+		}), "accepted"},
+		"over another version": {over(func(b *approval.Ballot) { b.Version++ }), "accepted"},
+		"over another payload": {over(func(b *approval.Ballot) { b.Digest[0]++ }), "accepted"},
+		"over a wider scope":   {over(func(b *approval.Ballot) { b.Scope = "15m" }), "accepted"},
+		"of another request": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
+			other := s.Propose(b.t, func(p *approval.Proposal) { p.Action = "ledger.close" })
+			form.Set("passkey", b.signing(d, b.approving(other)).Get("passkey"))
+			return form
+		}, "accepted"},
+		"asked of another request": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
+			other := s.Propose(b.t, func(p *approval.Proposal) { p.Action = "ledger.close" })
+			what, _ := b.ask("/passkeys/sign", b.approving(other))
+			challenge := approval.PasskeyChallenge([]byte(what.Nonce), approvaltest.Ballot(r, approval.Approve))
+			form.Set("passkey", d.sign(what, encoded(challenge[:])))
+			return form
+		}, "accepted"},
+		"of a narrower scope": {func(_ *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
+			form = b.signing(d, form)
+			form.Set("scope", "15m")
+			return form
+		}, "accepted"},
+		"of another session": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
+			other := s.browser(b.t)
+			other.signIn("U0ALICE")
+			other.prove("U0ALICE")
+			form.Set("passkey", other.signing(d, other.approving(r)).Get("passkey"))
+			return form
+		}, "took too long"},
+		"of somebody else": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
+			bob := s.browser(b.t)
+			bob.signIn("U0BOB")
+			bob.prove("U0BOB")
+			his := s.device(b.t)
+			bob.enrol(his)
+			what, _ := b.ask("/passkeys/sign", form)
+			form.Set("passkey", his.sign(what, what.Get.Challenge))
+			return form
+		}, "no such passkey"},
+		"too late": {func(s *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
+			form = b.signing(d, form)
+			s.Clock.Advance(2 * time.Minute)
+			return form
+		}, "took too long"},
+		"removed meanwhile": {func(s *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
+			form = b.signing(d, form)
+			if err := s.Service.RemovePasskey(b.t.Context(), approvaltest.Alice, s.Clock.Now(), d.id); err != nil {
+				b.t.Fatal(err)
+			}
+			return form
+		}, "no such passkey"},
+		"after an old sign-in": {func(s *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
+			s.Clock.Advance(approval.FreshSignIn)
+			return b.signing(d, form)
+		}, "sign-in of the last 5 minutes"},
+		"edited meanwhile": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
+			form = b.signing(d, form)
+			if _, err := s.Service.Edit(b.t.Context(), approvaltest.Bob, r.ID, r.Version, []byte(`{"amount": 1}`), approval.Web); err != nil {
+				b.t.Fatal(err)
+			}
+			return form
+		}, "changed"},
+		"sent before": {func(_ *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
+			form = b.signing(d, form)
+			b.send("/review/decide", url.Values{"passkey": form["passkey"], "verdict": {"approve"}, "token": form["token"],
+				"elicitationId": form["elicitationId"], "version": form["version"], "digest": form["digest"], "scope": {"15m"}})
+			return form
+		}, "sent before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, b, d, r := approver(t, 1)
+			got := b.send("/review/decide", test.form(s, b, d, r, b.approving(r)))
+			if got.status < 400 || !strings.Contains(got.text, test.says) {
+				t.Errorf("%d, want %q:\n%s", got.status, test.says, got.text)
+			}
+			if r, err := s.Service.Status(t.Context(), s.Agent, r.ID); err != nil || r.Status != approval.Pending {
+				t.Errorf("the request is %+v (%v)", r, err)
+			}
+		})
+	}
+}
+
+// A signature counts once, even where the same person's vote is wanted no more.
+func TestPasskeyIsntUsedTwice(t *testing.T) {
+	t.Parallel()
+	_, b, d, r := approver(t, 2)
+	form := b.signing(d, b.approving(r))
+	if got := b.send("/review/decide", form); got.status != http.StatusOK || !strings.Contains(got.text, "1 more of finance is needed") {
+		t.Fatalf("%d\n%s", got.status, got.text)
+	}
+	if got := b.send("/review/decide", form); got.status != http.StatusForbidden || !strings.Contains(got.text, "sent before") {
+		t.Errorf("%d\n%s", got.status, got.text)
+	}
+}
+
+// Whoever has only the cookie can't have anything signed, nor get at what is asked
+// of devices from another site.
+func TestSigningIsAskedForByTheSession(t *testing.T) {
+	t.Parallel()
+	s, b, _, r := approver(t, 1)
+	form := b.approving(r)
+	if got := s.browser(t).send("/passkeys/sign", form); got.status != http.StatusForbidden {
+		t.Errorf("without a session: %d %s", got.status, got.text)
+	}
+	if got := b.send("/passkeys/sign", form, "Sec-Fetch-Site", "cross-site"); got.status != http.StatusForbidden || strings.Contains(got.text, "challenge") {
+		t.Errorf("from another site: %d %s", got.status, got.text)
+	}
+	for field, value := range map[string]string{"version": "2", "digest": strings.Repeat("0", 64), "elicitationId": "req_0123456789abcdef0123456789abcdef"} {
+		changed := url.Values{}
+		for name, values := range form {
+			changed[name] = values
+		}
+		changed.Set(field, value)
+		if got := b.send("/passkeys/sign", changed); got.status < 400 || strings.Contains(got.text, "challenge") {
+			t.Errorf("another %s: %d %s", field, got.status, got.text)
+		}
+	}
+	bob := s.browser(t)
+	bob.signIn("U0BOB")
+	bob.prove("U0BOB")
+	if got := bob.open(http.MethodGet, "/review?elicitationId="+string(r.ID)); !strings.Contains(got.text, "you have none yet") || strings.Contains(got.text, `class="approve"`) {
+		t.Errorf("without a passkey:\n%s", got.text)
+	}
+	if got := bob.send("/passkeys/sign", form); got.status != http.StatusForbidden || !strings.Contains(got.text, "no such passkey") {
+		t.Errorf("without a passkey: %d %s", got.status, got.text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/bot/slacksim"
+	"github.com/countersign/countersign/web"
 )
 
 // patience bounds every wait on a real event. Nothing is measured by it.
@@ -65,6 +66,7 @@ func (w *world) start(t *testing.T) {
 	w.options.config.Listen = s.listener.Addr().String()
 	w.server = s
 	w.slack.SetInteractivityURL(s.config.URL + "/slack/interactions")
+	w.slack.SetRedirectURLs(s.config.URL + web.CallbackPath)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(ctx, nil) }()
