@@ -89,7 +89,7 @@ type provider struct {
 	now      func() time.Time
 
 	mu    sync.Mutex
-	found *discovered
+	asked func() (*discovered, error) // waits for the answer; nil if there was none yet
 }
 
 // newProviders returns those that people can sign in with, in the order in which
@@ -140,23 +140,30 @@ const proof = "S256"
 
 func (d *discovered) takesProof() bool { return slices.Contains(d.Proofs, proof) }
 
-// look returns what the provider says that it can do.
+// look returns what the provider says that it can do. However many people wait
+// for that, it is asked once.
 func (p *provider) look(ctx context.Context) (*discovered, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found != nil {
-		return p.found, nil
+	if p.asked == nil {
+		p.asked = sync.OnceValues(func() (*discovered, error) {
+			found, err := p.discover(ctx)
+			if err != nil {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.asked = nil
+				return nil, fmt.Errorf("asking %s how people sign in: %w", p.Issuer, err)
+			}
+			return found, nil
+		})
 	}
-	found, err := p.discover(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("asking %s how people sign in: %w", p.Issuer, err)
-	}
-	p.found = found
-	return found, nil
+	answer := p.asked
+	p.mu.Unlock()
+	return answer()
 }
 
 func (p *provider) discover(ctx context.Context) (*discovered, error) {
-	// Its keys are fetched with this context, whenever they change.
+	// Others may wait for the answer, too, and its keys are fetched with this context
+	// whenever they change.
 	answered, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.Issuer)
 	if err != nil {
 		return nil, err
