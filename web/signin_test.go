@@ -368,7 +368,7 @@ func TestSignOutFromElsewhere(t *testing.T) {
 	b := s.browser(t)
 	b.signIn("U0ALICE")
 	for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"}} {
-		for _, address := range []string{"/sign-out", locator} {
+		for _, address := range []string{"/sign-out", "/sign-in", locator} {
 			if got := b.open(http.MethodPost, address, header[0], header[1]); got.status != http.StatusForbidden {
 				t.Errorf("%s with %s: %d", address, header, got.status)
 			}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/countersign/countersign/approval"
@@ -45,11 +47,7 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 		return errUnwell
 	}
 	say(true, "secrets: all that the configuration needs are set")
-	if signIn := conf.signIn(keys); signIn != nil {
-		for _, finding := range web.CheckSignIn(ctx, *signIn, strings.TrimRight(conf.URL, "/")) {
-			say(finding.OK, "sign in with %s: %s", finding.Provider, finding.Text)
-		}
-	}
+	checkSignIn(ctx, conf, keys, rules, say)
 	checkDownstream(ctx, conf.Gateway.servers(keys.Downstream), rules, tools, say)
 	if rules == nil {
 		return errUnwell // whom to look for in Slack is in the policy
@@ -80,6 +78,37 @@ func checkPolicy(path string, say func(bool, string, ...any)) *policy.Policy {
 	}
 	say(true, "policy: %s: %s", path, rules.Summary())
 	return rules
+}
+
+// checkSignIn asks those whom people sign in with, and looks for people who could
+// sign in for nothing.
+func checkSignIn(ctx context.Context, conf config, keys secrets, rules *policy.Policy, say func(bool, string, ...any)) {
+	signIn := conf.signIn(keys)
+	if signIn == nil {
+		return
+	}
+	for _, finding := range web.CheckSignIn(ctx, *signIn, strings.TrimRight(conf.URL, "/")) {
+		say(finding.OK, "sign in with %s: %s", finding.Provider, finding.Text)
+	}
+	if rules == nil {
+		return
+	}
+	held := make(map[string]bool)
+	for _, role := range rules.Roles() {
+		if len(role.Groups) > 0 {
+			return // whom a group has is Slack's to say
+		}
+		for _, user := range role.Users {
+			held[user] = true
+		}
+	}
+	for _, one := range conf.SignIn.Providers {
+		for _, subject := range slices.Sorted(maps.Keys(one.People)) {
+			if user := one.People[subject]; !held[user] {
+				say(false, "sign in with %s: %s, who is %q there, holds no role, so nothing would be shown to them", one.Name, user, subject)
+			}
+		}
+	}
 }
 
 // checkDatabase opens the database as the server would, beside a server that

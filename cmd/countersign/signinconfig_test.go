@@ -76,10 +76,21 @@ sign_in:
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.write(t, "countersign.yaml", strings.Replace(string(conf), `"`+issuer+`"`, `"`+issuer+`/"`, 1))
+	p.write(t, "countersign.yaml", strings.Replace(string(conf), `"`+issuer+`"`, `"`+issuer+`/"`, 1)+`    - {name: Other, issuer: "`+issuer+`", client_id: c, people: {a: U0ADA, b: U0SAM}}
+`)
+	p.environment = append(p.environment, "COUNTERSIGN_OTHER_CLIENT_SECRET=hush")
 	ill, err := p.command(t, nil, "doctor").Output()
-	if want := "FAIL  sign in with Example-ID: asking " + issuer + "/ how people sign in"; err == nil || !strings.Contains(string(ill), want) {
-		t.Errorf("%v, and the doctor doesn't say %q:\n%s", err, want, ill)
+	for _, want := range []string{
+		"FAIL  sign in with Example-ID: asking " + issuer + "/ how people sign in",
+		"ok    sign in with Other: 2 in its table",
+		`FAIL  sign in with Other: U0SAM, who is "b" there, holds no role`,
+	} {
+		if err == nil || !strings.Contains(string(ill), want) {
+			t.Errorf("%v, and the doctor doesn't say %q:\n%s", err, want, ill)
+		}
+	}
+	if strings.Contains(string(ill), "U0ADA, who is") {
+		t.Errorf("the doctor finds too much:\n%s", ill)
 	}
 	t.Log("\n" + string(ill))
 	if strings.Contains(well+string(ill), "hush") {
