@@ -127,7 +127,7 @@ func (s *Service) looks(ctx context.Context, who Approver) (Standing, error) {
 	if who.IsZero() {
 		return Standing{}, ErrIneligible
 	}
-	standing, err := s.Standing(ctx, who)
+	standing, err := s.RecentStanding(ctx, who)
 	if err != nil {
 		return Standing{}, err
 	}

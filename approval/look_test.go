@@ -250,5 +250,50 @@ func TestWhoLooks(t *testing.T) {
 	check(approval.Approver{}, approval.ErrIneligible)
 	check(guest, approval.ErrIneligible)
 	f.People.Fail(fmt.Errorf("Slack is down"))
+	f.Clock.Advance(approval.StandingFor)
 	check(dave, approval.ErrUnverified)
+}
+
+// Looking asks the directory once in a while, and again when somebody may have
+// gained or lost a role.
+func TestLooksAreRemembered(t *testing.T) {
+	t.Parallel()
+	f := looking(t)
+	look := func(when string, asks int, want error) {
+		t.Helper()
+		before := f.People.Asked()
+		for range 3 {
+			if _, err := f.Service.Waiting(t.Context(), dave, approval.QueueKey{}); !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", when, err, want)
+			}
+		}
+		if got := f.People.Asked() - before; got != asks {
+			t.Errorf("%s: %d look-ups, want %d", when, got, asks)
+		}
+	}
+	look("at first", 1, nil)
+	f.Clock.Advance(approval.StandingFor - time.Millisecond)
+	look("a little later", 0, nil)
+	f.Clock.Advance(time.Millisecond)
+	look("when it is over", 1, nil)
+	f.Clock.Advance(-time.Second)
+	look("with the clock set back", 1, nil)
+	if err := f.Service.SetPolicy(t.Context(), approvaltest.ParsePolicy(t, twoRoles)); err != nil {
+		t.Fatal(err)
+	}
+	look("under another policy", 1, nil)
+	f.People.Take("owners", dave)
+	look("with the role gone", 0, nil)
+	if standing, err := f.Service.Standing(t.Context(), dave); err != nil || len(standing.Roles) != 0 {
+		t.Fatalf("%v (%v)", standing, err)
+	}
+	look("once that was found out", 0, approval.ErrNotApprover)
+	f.People.Give("owners", dave)
+	f.Clock.Advance(approval.StandingFor)
+	look("with the role back", 1, nil)
+	f.People.Fail(errors.New("Slack is down"))
+	if _, err := f.Service.Standing(t.Context(), dave); !errors.Is(err, approval.ErrUnverified) {
+		t.Fatal(err)
+	}
+	look("while nobody answers", 3, approval.ErrUnverified)
 }

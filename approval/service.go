@@ -49,6 +49,7 @@ type Service struct {
 	policy    atomic.Pointer[policy.Policy]
 	setting   sync.Mutex // held while the policy is set
 	pace      pace
+	recent    recent
 
 	drain    sync.Once
 	draining chan struct{}
@@ -104,10 +105,13 @@ func (s *Service) Bell() *Bell { return &s.bell }
 // Standing returns which of the policy's roles a person holds now. The error wraps
 // ErrIneligible or ErrUnverified.
 func (s *Service) Standing(ctx context.Context, who Approver) (Standing, error) {
-	standing, err := s.directory.Standing(ctx, who, s.Policy().Roles())
+	current, now := s.Policy(), s.options.Now()
+	standing, err := s.directory.Standing(ctx, who, current.Roles())
 	if err != nil {
+		s.recent.forget(who)
 		return Standing{}, fmt.Errorf("checking which roles somebody holds: %w", err)
 	}
+	s.recent.note(who, standing, current, now)
 	return standing, nil
 }
 

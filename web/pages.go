@@ -235,11 +235,16 @@ var errNoRole = errors.New("this account holds no role")
 // without any, their session has ended.
 func (p *pages) visitor(r *http.Request) (visitor, error) {
 	id := p.cookies.get(r, sessionCookie)
-	one, ok := p.sessions.use(id, r.Header.Get(unattended) == "")
+	doing := r.Header.Get(unattended) == ""
+	one, ok := p.sessions.use(id, doing)
 	if !ok {
 		return visitor{}, errSignedOut
 	}
-	roles, err := p.roles(r.Context(), one.who)
+	look := p.service.Standing
+	if !doing && r.Method == http.MethodGet {
+		look = p.service.RecentStanding
+	}
+	roles, err := rolesOf(look(r.Context(), one.who))
 	if errors.Is(err, errNoRole) || errors.Is(err, approval.ErrIneligible) {
 		p.sessions.end(id)
 		p.logger.Info("ending the session of somebody who holds no role any more", "approver", one.who.String())
@@ -252,7 +257,11 @@ func (p *pages) visitor(r *http.Request) (visitor, error) {
 }
 
 func (p *pages) roles(ctx context.Context, who approval.Approver) ([]approval.Membership, error) {
-	standing, err := p.service.Standing(ctx, who)
+	return rolesOf(p.service.Standing(ctx, who))
+}
+
+// rolesOf are the roles of somebody; errNoRole without any.
+func rolesOf(standing approval.Standing, err error) ([]approval.Membership, error) {
 	if err != nil {
 		return nil, err
 	}

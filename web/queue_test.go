@@ -298,3 +298,38 @@ func TestInsights(t *testing.T) {
 		}
 	}
 }
+
+// A page that is opened asks Slack once who reads it; one that follows what happens
+// doesn't ask again each time.
+func TestQueueAsksSlackOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.signedIn(t, approvaltest.Alice)
+	for _, look := range []struct {
+		what    string
+		headers []string
+		passed  time.Duration
+		asks    int
+	}{
+		{"opened", nil, 0, 1},
+		{"opened again", nil, 0, 1},
+		{"fetched by the page's script", []string{"Countersign-Unattended", "1"}, 0, 0},
+		{"fetched later", []string{"Countersign-Unattended", "1"}, approval.StandingFor, 1},
+	} {
+		s.Clock.Advance(look.passed)
+		before := s.People.Asked()
+		if got := b.open(http.MethodGet, "/", look.headers...); got.status != http.StatusOK {
+			t.Fatalf("%s: %d", look.what, got.status)
+		}
+		if asks := s.People.Asked() - before; asks != look.asks {
+			t.Errorf("%s: %d look-ups, want %d", look.what, asks, look.asks)
+		}
+	}
+	s.People.Take("finance", approvaltest.Alice)
+	if got := b.open(http.MethodGet, "/"); !strings.Contains(got.text, "Sign in to review") {
+		t.Errorf("without a role:\n%s", got.text)
+	}
+	if got := b.open(http.MethodGet, "/", "Countersign-Unattended", "1"); !strings.Contains(got.text, "Sign in to review") {
+		t.Errorf("without a session:\n%s", got.text)
+	}
+}
