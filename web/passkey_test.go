@@ -25,7 +25,7 @@ import (
 // device holds one passkey and does what a real one does, unless a test changes
 // that: it makes sure who uses it, and doesn't count.
 type device struct {
-	t      *testing.T
+	t      testing.TB
 	key    *ecdsa.PrivateKey
 	id     []byte
 	origin string // of the page that asks it
@@ -43,7 +43,7 @@ const (
 	hasAttested = 0x40
 )
 
-func (s *site) device(t *testing.T) *device {
+func (s *site) device(t testing.TB) *device {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -111,6 +111,16 @@ func (d *device) answer(what deviceQuestion, values map[string]any) string {
 // make has the device make its passkey.
 func (d *device) make(what deviceQuestion) string {
 	d.t.Helper()
+	return d.answer(what, map[string]any{
+		"clientData":  encoded(d.clientData("webauthn.create", what.Create.Challenge)),
+		"attestation": encoded(d.attestation()),
+		"transports":  []string{"internal"},
+	})
+}
+
+// attestation is what the device says of the passkey that it has made.
+func (d *device) attestation() []byte {
+	d.t.Helper()
 	point, err := d.key.PublicKey.Bytes()
 	if err != nil {
 		d.t.Fatal(err)
@@ -120,29 +130,31 @@ func (d *device) make(what deviceQuestion) string {
 	data := append(d.data(d.flags|hasAttested), make([]byte, 16)...)
 	data = append(binary.BigEndian.AppendUint16(data, uint16(len(d.id))), d.id...)
 	data = append(data, public...)
-	attestation := slices.Concat([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data)
-	return d.answer(what, map[string]any{
-		"clientData":  encoded(d.clientData("webauthn.create", what.Create.Challenge)),
-		"attestation": encoded(attestation),
-		"transports":  []string{"internal"},
-	})
+	return slices.Concat([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data)
 }
 
 // sign has the device sign a challenge.
 func (d *device) sign(what deviceQuestion, challenge string) string {
 	d.t.Helper()
-	client, data := d.clientData("webauthn.get", challenge), d.data(d.flags)
+	client, data, signature := d.signature(challenge)
+	return d.answer(what, map[string]any{
+		"clientData":        encoded(client),
+		"authenticatorData": encoded(data),
+		"signature":         encoded(signature),
+	})
+}
+
+// signature is what the device says, and signs, for a challenge.
+func (d *device) signature(challenge string) (client, data, signature []byte) {
+	d.t.Helper()
+	client, data = d.clientData("webauthn.get", challenge), d.data(d.flags)
 	hash := sha256.Sum256(client)
 	digest := sha256.Sum256(append(slices.Clone(data), hash[:]...))
 	signature, err := ecdsa.SignASN1(rand.Reader, d.key, digest[:])
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return d.answer(what, map[string]any{
-		"clientData":        encoded(client),
-		"authenticatorData": encoded(data),
-		"signature":         encoded(signature),
-	})
+	return client, data, signature
 }
 
 // token is that of a page's form to an address.
@@ -631,4 +643,56 @@ func TestSigningIsAskedForByTheSession(t *testing.T) {
 	if got := bob.send("/passkeys/sign", form); got.status != http.StatusForbidden || !strings.Contains(got.text, "no such passkey") {
 		t.Errorf("without a passkey: %d %s", got.status, got.text)
 	}
+}
+
+// Whatever a device says, or whoever speaks for it: it is read or refused, and
+// what was altered never counts as signed.
+func FuzzDeviceAnswers(f *testing.F) {
+	s := &site{url: "https://approvals.example.com"}
+	d := s.device(f)
+	d.party = "approvals.example.com"
+	for _, flags := range []byte{isThere | isVerified, isThere | isVerified | 0x80, isThere | isVerified | hasAttested, 0} {
+		for at := range 6 {
+			f.Add(flags, at, []byte{0xff}, at*40)
+		}
+	}
+	f.Add(byte(isThere|isVerified), 0, []byte{}, 0)
+	f.Fuzz(func(t *testing.T, flags byte, part int, change []byte, where int) {
+		altered := false
+		alter := func(number int, data []byte) string {
+			if number != part || len(change) == 0 {
+				return encoded(data)
+			}
+			at := int(uint(where) % uint(len(data)+1))
+			other := slices.Concat(data[:at], change, data[min(len(data), at+len(change)):])
+			altered = altered || !slices.Equal(other, data)
+			return encoded(other)
+		}
+		d := *d
+		d.t, d.flags = t, flags
+		made, signed := web.AnswerDevice(s.url, func(challenge string) map[string]any {
+			return map[string]any{
+				"id":          encoded(d.id),
+				"clientData":  alter(0, d.clientData("webauthn.create", challenge)),
+				"attestation": alter(1, d.attestation()),
+			}
+		}, func(challenge string) map[string]any {
+			client, data, signature := d.signature(challenge)
+			return map[string]any{
+				"id":                alter(2, d.id),
+				"clientData":        alter(3, client),
+				"authenticatorData": alter(4, data),
+				"signature":         alter(5, signature),
+			}
+		})
+		if right := isThere | isVerified; made == nil && int(flags)&right != right {
+			t.Errorf("a device that says %08b has made a passkey", flags)
+		}
+		if !altered && flags == isThere|isVerified && (made != nil || signed != nil) {
+			t.Errorf("what is right is refused: %v, %v", made, signed)
+		}
+		if altered && part >= 2 && signed == nil {
+			t.Errorf("part %d was altered, and counts", part)
+		}
+	})
 }
