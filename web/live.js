@@ -106,9 +106,5 @@ if (document.querySelector("[data-live]")) {
   setInterval(countDown, 1000);
   const changes = new EventSource("/live" + location.search);
   changes.addEventListener("changed", refresh);
-  let opened = false;
-  changes.addEventListener("open", () => {
-    if (opened) refresh(); // what was missed meanwhile
-    opened = true;
-  });
+  changes.addEventListener("open", refresh); // what was missed before
 }

@@ -218,7 +218,7 @@ func EditAnswer(r *approval.Request, err error, place string) (Line, bool) {
 	case errors.Is(err, approval.ErrDenied):
 		return said("Nothing was changed: " + visible.Line(err.Error()) + "."), true
 	case errors.As(err, &input):
-		return said("Nothing was changed: the " + visible.Line(input.Error()) + "."), true
+		return said("Nothing was changed: what you wrote " + visible.Line(input.Problem) + "."), true
 	case errors.Is(err, approval.ErrUnverified):
 		return said("Slack couldn't confirm your account or your groups just now, so nothing was changed. Please try again."), true
 	default:

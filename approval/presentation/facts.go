@@ -2,6 +2,7 @@ package presentation
 
 import (
 	"cmp"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -215,12 +216,21 @@ func (f *Facts) why() Line {
 func (f *Facts) count() Line {
 	var l Line
 	lists := longestFirst(f.r)
+	ruled, more := ruledCount(f.r, lists)
 	switch stated := f.r.StatedCount; {
+	case more && stated == nil && len(lists) == 0:
+		l.Strong(Digits(ruled))
+		l.Text(" counted by the policy")
+		return l
+	case more && stated != nil && len(lists) == 0:
+		l.Text("⚠️ ")
+		l.Strong(Digits(*stated))
+		l.Text(" stated")
 	case stated != nil && len(lists) == 0:
 		l.Strong(Digits(*stated))
 		l.Text(" stated")
 	case stated != nil:
-		if contradicted(*stated, lists) {
+		if more || contradicted(*stated, lists) {
 			l.Text("⚠️ ")
 		}
 		l.Strong(Digits(*stated))
@@ -237,7 +247,27 @@ func (f *Facts) count() Line {
 		l.Text("not stated · ")
 		f.lists(&l, lists)
 	}
+	if more {
+		l.Text(" · ")
+		l.Strong(Digits(ruled))
+		l.Text(" counted by the policy")
+	}
 	return l
+}
+
+// ruledCount is on how many things the policy found that the request acts, if that
+// is more than what is stated and what its lists show.
+func ruledCount(r *approval.Request, lists []approval.Listed) (int64, bool) {
+	const exact = 1 << 53 // up to here a float64 holds each whole number
+	count := r.Ruling.Count
+	if !count.Known || count.Value >= exact || count.Value != math.Trunc(count.Value) {
+		return 0, false
+	}
+	n := int64(count.Value)
+	if r.StatedCount != nil && n <= *r.StatedCount || len(lists) > 0 && n <= int64(lists[0].Length) || n < 1 {
+		return 0, false
+	}
+	return n, true
 }
 
 // lists counts the payload's lists. What it leaves out is not left out of the
@@ -393,7 +423,12 @@ func Phrase(r *approval.Request) (action, count string) {
 		action = "an action without a name"
 	}
 	lists := longestFirst(r)
+	ruled, more := ruledCount(r, lists)
 	switch {
+	case more && r.StatedCount != nil:
+		count = " on " + Digits(*r.StatedCount) + " stated, " + Counted(ruled, "record") + " counted"
+	case more:
+		count = " on " + Counted(ruled, "record")
 	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
 		count = " on " + Digits(*r.StatedCount) + " stated, " + Counted(int64(lists[0].Length), "record") + " listed"
 	case r.StatedCount != nil:
@@ -406,7 +441,13 @@ func Phrase(r *approval.Request) (action, count string) {
 
 // ShortCount is the count alone, for where nothing else fits.
 func ShortCount(r *approval.Request) string {
-	switch lists := longestFirst(r); {
+	lists := longestFirst(r)
+	ruled, more := ruledCount(r, lists)
+	switch {
+	case more && r.StatedCount != nil:
+		return "⚠️ " + Digits(*r.StatedCount) + " stated · " + Digits(ruled) + " counted"
+	case more:
+		return Digits(ruled)
 	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
 		return "⚠️ " + Digits(*r.StatedCount) + " stated · " + Digits(int64(lists[0].Length)) + " listed"
 	case r.StatedCount != nil:

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -58,14 +60,10 @@ const pageGone = "(-32000)"
 // waitFor waits until the page says that an expression is true, also if another
 // page comes meanwhile.
 func waitFor(expression string) step {
-	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		for {
-			_, err := chromedp.Poll[bool](expression)(ctx, t)
-			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), pageGone) {
-				return chromedp.Void{}, err
-			}
-		}
-	}
+	return again(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := chromedp.Poll[bool](expression)(ctx, t)
+		return chromedp.Void{}, err
+	})
 }
 
 // read keeps what a query returns.
@@ -88,11 +86,25 @@ func become(user string) step {
 	)
 }
 
+// press presses what is there once a page has settled: one that has just given way
+// to another, or a part that was just replaced, is looked for again.
 func press(selector string) step {
-	return steps(
+	return again(steps(
 		chromedp.WaitVisible(chromedp.CSS(selector)),
 		chromedp.Click(chromedp.CSS(selector)),
-	)
+	))
+}
+
+// again does something until the page doesn't change under it.
+func again(do step) step {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		for {
+			_, err := do(ctx, t)
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), pageGone) {
+				return chromedp.Void{}, err
+			}
+		}
+	}
 }
 
 // picture keeps a screenshot for a person to look at, if they asked for it.
@@ -106,6 +118,28 @@ func picture(name string) step {
 			return chromedp.Void{}, err
 		}
 		return chromedp.Void{}, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o600)
+	}
+}
+
+// whole is picture of all of a page, however long.
+func whole(name string) step {
+	return again(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		if *pictures == "" {
+			return chromedp.Void{}, nil
+		}
+		png, err := chromedp.FullScreenshot(100)(ctx, t)
+		if err != nil {
+			return chromedp.Void{}, err
+		}
+		return chromedp.Void{}, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o600)
+	})
+}
+
+// withoutScripts is how the browser goes on once somebody has turned scripts off.
+func withoutScripts() step {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return chromedp.Void{}, err
 	}
 }
 
