@@ -257,6 +257,15 @@ func (s *Service) History(ctx context.Context, who Approver, filter Filter, befo
 	return page, nil
 }
 
+// Look returns a request for a person who holds a role, whichever it asks for. The
+// errors are those of Waiting, or ErrNotFound.
+func (s *Service) Look(ctx context.Context, who Approver, id ID) (*Request, error) {
+	if _, err := s.looks(ctx, who); err != nil {
+		return nil, err
+	}
+	return s.read(ctx, id)
+}
+
 // Timeline returns what the audit log has of a request, in order, and whether
 // there is more of it than is read. The errors are those of Waiting, or
 // ErrNotFound.

@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,6 +174,21 @@ func (d *Directory) members(ctx context.Context, group string) ([]string, error)
 		return nil, unverified("looking up the user group "+group, err)
 	}
 	return members, nil
+}
+
+// Name is how somebody calls themselves in Slack now, which anybody can choose: it is
+// for reading beside the id, and decides nothing.
+func (d *Directory) Name(ctx context.Context, who approval.Approver) (string, error) {
+	if who.Workspace != d.workspace || !policy.IsUserID(who.User) {
+		return "", elsewhere
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	user, err := d.slack.GetUserInfoContext(ctx, who.User)
+	if err != nil {
+		return "", unverified("looking up a name", err)
+	}
+	return cmp.Or(user.Profile.RealName, user.RealName, user.Profile.DisplayName, user.Name), nil
 }
 
 func unverified(doing string, err error) error {

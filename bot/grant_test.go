@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/approval"
-	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/approval/approvaltest"
+	"github.com/countersign/countersign/approval/presentation"
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/bot/slacksim"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/countersign/countersign/approval"
@@ -16,8 +17,8 @@ import (
 type forms struct {
 	Approve, Reject, Edit, Revoke, EndGrant, Settle string
 
-	Hindered       presentation.Line // why the visitor's approval wouldn't count
-	SignInAnew     bool              // approving takes a fresh sign-in first
+	Hindered       string // why the visitor's approval wouldn't count
+	SignInAnew     bool   // approving takes a fresh sign-in first
 	Passkey        passkeyNote
 	Consequence    string // of approving
 	Scopes         []scopeChoice
@@ -70,7 +71,7 @@ func (p *pages) formsFor(ctx context.Context, v visitor, request *approval.Reque
 		}
 	}
 	if hindered != nil {
-		f.Hindered, _ = presentation.Answer(approval.Approve, request, hindered, thePage)
+		f.Hindered = hindrance(v, request, hindered)
 		return f, nil
 	}
 	f.Consequence = presentation.Consequence(request, "exactly this")
@@ -95,6 +96,23 @@ func (p *pages) formsFor(ctx context.Context, v visitor, request *approval.Reque
 		f.GrantEnds = presentation.GrantEnds(request, p.options.Now())
 	}
 	return f, nil
+}
+
+// hindrance says why a visitor's approval wouldn't count.
+func hindrance(v visitor, request *approval.Request, why error) string {
+	missing := policy.Words(request.Missing())
+	switch {
+	case errors.Is(why, approval.ErrNotApprover):
+		return "This needs " + request.Ruling.Requirement.String() + ". You are not in it, so you can read it and not decide."
+	case errors.Is(why, approval.ErrSelf) && slices.Contains(request.Editors, v.who):
+		return "You can't approve what you edited. It still needs " + missing + "."
+	case errors.Is(why, approval.ErrSelf):
+		return "You can't approve what your own agent asks. It still needs " + missing + "."
+	case errors.Is(why, approval.ErrRecorded):
+		return "You approved this. It still needs " + missing + "."
+	default:
+		return "Your approval wouldn't count now."
+	}
 }
 
 // maxForm bounds a form without arguments, in bytes.

@@ -29,7 +29,7 @@ type listed struct {
 	Environment   string
 	Target        string
 	Agent         string
-	For           string // whom the agent acts for
+	For           approval.Approver // whom the agent acts for
 	Asked         time.Time
 }
 
@@ -45,7 +45,7 @@ func listedOf(anchor string, r *approval.Request, now time.Time) listed {
 		Environment: presentation.Environment(r),
 		Target:      shortened(visible.Line(r.Target), listedName),
 		Agent:       visible.Line(r.Agent),
-		For:         r.ActsFor.User,
+		For:         r.ActsFor,
 		Asked:       r.CreatedAt,
 	}
 	if r.Executor == approval.ByAgent {

@@ -37,6 +37,9 @@ type Options struct {
 	// SignIn is how people sign in. Without it nobody can, and all addresses give
 	// one page that leads on to Slack.
 	SignIn *SignIn
+	// Name is what somebody calls themselves, to be shown beside their id; nil if
+	// there are only ids.
+	Name func(context.Context, approval.Approver) (string, error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Random makes secrets, of at least 128 bits each; nil means rand.Text.
@@ -79,7 +82,8 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the style sheet: %w", err)
 	}
-	templates, err := template.ParseFS(files, "*.html")
+	names := &names{ask: options.Name, now: options.Now, known: make(map[approval.Approver]knownName)}
+	templates, err := template.New("").Funcs(template.FuncMap{"name": names.of}).ParseFS(files, "*.html")
 	if err != nil {
 		return nil, fmt.Errorf("reading the pages: %w", err)
 	}
@@ -132,8 +136,9 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 type page struct {
 	Style    template.CSS
 	SlackURL string
-	Now      int64  // the server's clock, in milliseconds since 1970
-	User     string // who is signed in; empty if nobody is
+	Now      int64 // the server's clock, in milliseconds since 1970
+	Who      approval.Approver
+	User     string // the id of who is signed in; empty if nobody is
 	Roles    string // that they hold
 	Content  any    // what the page is about
 }
@@ -146,6 +151,7 @@ func (p *pages) show(w http.ResponseWriter, status int, name string, v visitor, 
 		Style:    p.style,
 		SlackURL: p.options.SlackURL,
 		Now:      p.options.Now().UnixMilli(),
+		Who:      v.who,
 		User:     v.who.User,
 		Roles:    v.roleNames(),
 		Content:  content,

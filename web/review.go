@@ -57,7 +57,7 @@ type argumentsView struct {
 // changesView is what edits made of another version's arguments.
 type changesView struct {
 	From    int
-	By      string // who asked or edited that version
+	By      presentation.Line // who asked or edited that version
 	Changes []presentation.Change
 }
 
@@ -112,7 +112,7 @@ func (p *pages) showReview(w http.ResponseWriter, r *http.Request, status int, v
 // reviewed loads the request that the address or a form names. If that can't be
 // shown, it has answered.
 func (p *pages) reviewed(w http.ResponseWriter, r *http.Request, v visitor) (*approval.Request, bool) {
-	request, err := p.service.Review(r.Context(), v.who, approval.ID(r.FormValue("elicitationId")))
+	request, err := p.service.Look(r.Context(), v.who, approval.ID(r.FormValue("elicitationId")))
 	switch {
 	case errors.Is(err, approval.ErrNotFound):
 		p.show(w, http.StatusNotFound, "problem.html", v, "There is no such request. Its address may be cut off, or from before this server's data was replaced.")
@@ -193,9 +193,11 @@ func (p *pages) changes(r *http.Request, v visitor, request *approval.Request, n
 		if err != nil {
 			return nil, err
 		}
-		view := changesView{From: version, By: visible.Line(request.Agent), Changes: changes}
+		view := changesView{From: version, Changes: changes}
 		if version > 1 {
-			view.By = request.Editors[version-2].User
+			view.By.Person(request.Editors[version-2])
+		} else {
+			view.By.Text(visible.Line(request.Agent))
 		}
 		all = append(all, view)
 	}

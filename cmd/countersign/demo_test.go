@@ -195,7 +195,7 @@ func TestSignInInABrowser(t *testing.T) {
 		show("[role=alert]", "holds no role here"),
 		picture("no-role"),
 		signIn("U0ADA", "Ada Moreau"),
-		show("header", "U0ADA (oncall)"),
+		show("header", "Ada Moreau (on call) (oncall)"),
 		picture("signed-in"),
 		read(chromedp.Location(), &was),
 		press("form button"),

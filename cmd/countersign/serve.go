@@ -71,17 +71,18 @@ type serverOptions struct {
 // server is everything that serves, wired together over one data folder.
 type server struct {
 	serverOptions
-	lock     *db.Lock
-	store    *db.DB
-	service  *approval.Service
-	watch    *policyWatch
-	bot      *bot.Bot
-	gateway  *gateway.Gateway // nil if there is nothing behind it
-	flow     *mcp.Local
-	agents   []*mcp.Handler
-	api      *web.API
-	listener net.Listener
-	handler  http.Handler
+	lock      *db.Lock
+	store     *db.DB
+	service   *approval.Service
+	watch     *policyWatch
+	bot       *bot.Bot
+	gateway   *gateway.Gateway // nil if there is nothing behind it
+	flow      *mcp.Local
+	agents    []*mcp.Handler
+	directory *bot.Directory
+	api       *web.API
+	listener  net.Listener
+	handler   http.Handler
 }
 
 // openServer takes the data folder, opens what is in it and listens. The caller
@@ -103,11 +104,10 @@ func (s *server) open(ctx context.Context) (err error) {
 		return err
 	}
 	slackOptions := botOptions(conf, s.secrets, s.logger)
-	directory, err := bot.NewDirectory(slackOptions)
-	if err != nil {
+	if s.directory, err = bot.NewDirectory(slackOptions); err != nil {
 		return err
 	}
-	s.service, err = approval.New(s.store, directory, approval.Options{
+	s.service, err = approval.New(s.store, s.directory, approval.Options{
 		Policy:       s.policy,
 		Destinations: []string{bot.Destination(conf.Slack.Channel)},
 		PayloadLimit: conf.Requests.PayloadLimit,
@@ -201,6 +201,7 @@ func (s *server) routes() (http.Handler, error) {
 		URL:      strings.TrimRight(s.config.URL, "/"),
 		SlackURL: s.channelURL,
 		SignIn:   s.config.signIn(s.secrets),
+		Name:     s.directory.Name,
 		Logger:   s.logger,
 	})
 	if err != nil {

@@ -1,0 +1,65 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/internal/visible"
+)
+
+const (
+	// nameFor is how long a name is remembered.
+	nameFor = time.Hour
+	// namesLimit is how long a page waits for a name at most.
+	namesLimit = time.Second
+	// namesRest is how long no names are asked for after one that didn't come.
+	namesRest = time.Minute
+	// nameLength bounds a name on a page, in characters.
+	nameLength = 60
+)
+
+// names are what people call themselves, for pages to show beside their ids. A page
+// does without them rather than wait.
+type names struct {
+	ask func(context.Context, approval.Approver) (string, error)
+	now func() time.Time
+
+	mu    sync.Mutex
+	known map[approval.Approver]knownName
+	rest  time.Time // until then nobody is asked for
+}
+
+type knownName struct {
+	name string
+	at   time.Time
+}
+
+// of returns what a person calls themselves, with hidden characters made visible;
+// empty if that isn't known.
+func (n *names) of(who approval.Approver) string {
+	if n.ask == nil || who.IsZero() {
+		return ""
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock() // who waits, waits for the same few people
+	now := n.now()
+	one, known := n.known[who]
+	if known && now.Sub(one.at) < nameFor || now.Before(n.rest) {
+		return one.name
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), namesLimit)
+	defer cancel()
+	name, err := n.ask(ctx, who)
+	if err != nil {
+		n.rest = now.Add(namesRest)
+		return one.name
+	}
+	if len(n.known) >= maxKept {
+		clear(n.known)
+	}
+	one = knownName{shortened(visible.Line(name), nameLength), now}
+	n.known[who] = one
+	return one.name
+}
