@@ -134,6 +134,7 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 
 // page is what every page is made of.
 type page struct {
+	Name     string // of the file that it is made of
 	Style    template.CSS
 	SlackURL string
 	Now      int64 // the server's clock, in milliseconds since 1970
@@ -148,6 +149,7 @@ type page struct {
 func (p *pages) show(w http.ResponseWriter, status int, name string, v visitor, content any) {
 	var body bytes.Buffer
 	err := p.templates.ExecuteTemplate(&body, name, page{
+		Name:     name,
 		Style:    p.style,
 		SlackURL: p.options.SlackURL,
 		Now:      p.options.Now().UnixMilli(),

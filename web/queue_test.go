@@ -82,6 +82,11 @@ func TestQueue(t *testing.T) {
 	if !ok {
 		t.Fatalf("the page has no decisions: %s", waiting)
 	}
+	for address, here := range map[string]string{"/": "Waiting", "/history": "History", "/insights": "Insights", "/passkeys": "Passkeys"} {
+		if text := b.read(address); !strings.Contains(text, `<a href="`+address+`" aria-current="page">`+here) || strings.Count(strings.Split(text, "</nav>")[0], "aria-current=") != 1 {
+			t.Errorf("%s doesn't say where it is:\n%s", address, text)
+		}
+	}
 	requireListed(t, "waiting", waiting, soon, later)
 	requireListed(t, "decided", own)
 	for _, want := range []string{
