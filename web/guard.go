@@ -19,6 +19,7 @@ func Guard(next http.Handler, hosts []string, logger *slog.Logger) http.Handler 
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("X-Frame-Options", "DENY")
+		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // pages have their own
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
