@@ -12,7 +12,7 @@ const keepAlive = 25 * time.Second
 
 // live tells a page that a request has changed, or any if none is named, so that
 // it can fetch itself again. It carries no data: whoever reads it needs to be
-// signed in to see anything. It ends with the session.
+// signed in to see anything. It ends with the first change after the session has.
 func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 	r.Header.Set(unattended, "1")
 	v, err := p.visitor(r)
@@ -44,6 +44,10 @@ func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-rung:
 			said = "event: changed\ndata:\n\n"
+			if _, ok := p.sessions.use(p.cookies.get(r, sessionCookie), false); !ok {
+				say(said) // the page fetches itself again, which shows that somebody has to sign in
+				return
+			}
 		case <-quiet.C:
 			said = ": quiet\n\n"
 		case <-over.C:
