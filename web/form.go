@@ -22,8 +22,15 @@ func formToken(s session, about ...string) string {
 }
 
 // formIsOurs reports whether a sent form has the session's token for what it is
-// about. Together with the check of where a request comes from it keeps other
-// sites from having somebody's browser send it.
+// about, and each field once, so that all who read it read the same. Together with
+// the check of where a request comes from it keeps other sites from having
+// somebody's browser send it.
 func formIsOurs(r *http.Request, s session, about ...string) bool {
-	return hmac.Equal([]byte(r.PostFormValue("token")), []byte(formToken(s, about...)))
+	sent := r.PostFormValue("token")
+	for _, values := range r.PostForm {
+		if len(values) != 1 {
+			return false
+		}
+	}
+	return hmac.Equal([]byte(sent), []byte(formToken(s, about...)))
 }
