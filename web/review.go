@@ -112,7 +112,7 @@ func (p *pages) showReview(w http.ResponseWriter, r *http.Request, status int, v
 // reviewed loads the request that the address or a form names. If that can't be
 // shown, it has answered.
 func (p *pages) reviewed(w http.ResponseWriter, r *http.Request, v visitor) (*approval.Request, bool) {
-	request, err := p.service.Look(r.Context(), v.who, approval.ID(r.FormValue("elicitationId")))
+	request, err := p.service.Look(r.Context(), v.who, named(r))
 	switch {
 	case errors.Is(err, approval.ErrNotFound):
 		p.show(w, http.StatusNotFound, "problem.html", v, "There is no such request. Its address may be cut off, or from before this server's data was replaced.")
@@ -120,6 +120,15 @@ func (p *pages) reviewed(w http.ResponseWriter, r *http.Request, v visitor) (*ap
 		p.fail(w, v, "loading a request", err)
 	}
 	return request, err == nil
+}
+
+// named is the request that the address names, or the form that was sent: never one
+// of each.
+func named(r *http.Request) approval.ID {
+	if r.Method == http.MethodPost {
+		return approval.ID(r.PostFormValue("elicitationId"))
+	}
+	return approval.ID(r.URL.Query().Get("elicitationId"))
 }
 
 func (p *pages) reviewOf(r *http.Request, v visitor, request *approval.Request) (reviewPage, error) {
