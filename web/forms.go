@@ -122,8 +122,13 @@ const maxForm = 64 << 10
 // answered.
 func (p *pages) formOf(w http.ResponseWriter, r *http.Request, doing string, limit int64) (visitor, shownForm, bool) {
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	_, large := errors.AsType[*http.MaxBytesError](r.ParseForm())
 	v, ok := p.person(w, r)
 	if !ok {
+		return v, shownForm{}, false
+	}
+	if large {
+		p.show(w, http.StatusRequestEntityTooLarge, "problem.html", v, "Nothing was done: that is more than can be sent here. Your browser may still have what you wrote if you go back.")
 		return v, shownForm{}, false
 	}
 	f, ok := sent(r, v, doing)

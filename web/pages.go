@@ -129,7 +129,7 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		mux.HandleFunc("GET /live", p.live)
 		mux.HandleFunc("GET /script/{name}", p.script)
 	}
-	return http.NewCrossOriginProtection().Handler(mux), nil
+	return http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, maxEditForm)), nil
 }
 
 // page is what every page is made of.
