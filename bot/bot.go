@@ -52,6 +52,9 @@ type Options struct {
 	AllowSharedChannel bool
 	// APIURL is the Web API's address, ending in /. Empty means Slack's own.
 	APIURL string
+	// ReviewURL is where people who sign in decide on a request outside of Slack;
+	// nil if they can't.
+	ReviewURL func(approval.ID) string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger gets what nobody is told otherwise; nil discards it.
@@ -62,6 +65,14 @@ var (
 	workspaceID = regexp.MustCompile(`^T[A-Z0-9]{2,30}$`)
 	channelID   = regexp.MustCompile(`^[CGD][A-Z0-9]{2,30}$`)
 )
+
+// reviewURL is where a request can be decided outside of Slack; empty if it can't.
+func (o *Options) reviewURL(id approval.ID) string {
+	if o.ReviewURL == nil {
+		return ""
+	}
+	return o.ReviewURL(id)
+}
 
 // check fills in the defaults and reports everything that is wrong.
 func (o *Options) check() error {

@@ -35,8 +35,9 @@ func blockIDs(r *approval.Request) func(name string) string {
 }
 
 // renderCard is the card of a request in any state. Posting and updating use
-// it alike, so a card that could be posted can be updated.
-func renderCard(r *approval.Request) message {
+// it alike, so a card that could be posted can be updated. page is where it can
+// be decided outside of Slack; empty if it can't.
+func renderCard(r *approval.Request, page string) message {
 	id := blockIDs(r)
 	f := presentation.NewFacts(r, cardLimits)
 	a := presentation.LayOut(r.Payload, r.Ruling.Redactions)
@@ -62,7 +63,7 @@ func renderCard(r *approval.Request) message {
 	blocks = append(blocks, slack.NewRichTextBlock(id("arguments"), section(a.Label(false)), preformatted(text)))
 	offer := onCard
 	if !f.Whole {
-		offer = offerOf(r)
+		offer = offerOf(r, page)
 	}
 	if hint := offer.hint(note, r.Status == approval.Pending); hint != "" {
 		blocks = append(blocks, slack.NewContextBlock(id("cut"), plainText(hint)))
@@ -78,7 +79,7 @@ func renderCard(r *approval.Request) message {
 	if said := outcome(r); said != nil {
 		blocks = append(blocks, slack.NewContextBlock(id("outcome"), said...))
 	}
-	blocks = append(blocks, buttons(r, offer == onCard))
+	blocks = append(blocks, buttons(r, offer, page))
 	blocks = append(blocks, slack.NewContextBlock(id("print"), plainText(smallPrint(r))))
 	return message{text: notification(r), blocks: blocks}
 }
@@ -90,14 +91,20 @@ const (
 	nowhere offer = iota
 	onCard
 	inDetails
+	onPage
 )
 
 // offerOf is where a request can be approved that doesn't fit its card.
-func offerOf(r *approval.Request) offer {
-	if _, whole := renderDetails(r, r.CreatedAt); whole {
+func offerOf(r *approval.Request, page string) offer {
+	_, whole := renderDetails(r, page, r.CreatedAt)
+	switch {
+	case whole:
 		return inDetails
+	case page != "":
+		return onPage
+	default:
+		return nowhere
 	}
-	return nowhere
 }
 
 // hint says what the card leaves out and where the rest is.
@@ -112,6 +119,8 @@ func (o offer) hint(note string, pending bool) string {
 		return note + "Not all of the request is shown here."
 	case o == inDetails:
 		return note + "Details has all of it, and Approve is there."
+	case o == onPage:
+		return note + "This is too large for Slack. The review page has all of it, and Approve is there."
 	default:
 		return "✂️ " + note + "This is too large to review in Slack, so it can't be approved here."
 	}
@@ -121,11 +130,14 @@ func (o offer) hint(note string, pending bool) string {
 // granted, to say what came of a run that nobody knows of, and always why it was
 // asked. Each carries the version and digest that were shown, so that a
 // click on an old card can be told.
-func buttons(r *approval.Request, approvable bool) slack.Block {
+func buttons(r *approval.Request, approvable offer, page string) slack.Block {
 	value := shows(r).value()
 	var row []slack.BlockElement
 	if r.Status == approval.Pending {
-		if approvable {
+		if approvable == onPage {
+			row = append(row, pageButton(r, page))
+		}
+		if approvable == onCard {
 			row = append(row, approveButton(r))
 			if len(presentation.Wider(r)) > 0 {
 				row = append(row, grantButton(r))
@@ -135,6 +147,9 @@ func buttons(r *approval.Request, approvable bool) slack.Block {
 			button(rejectAction, "Reject…", value, slack.StyleDanger),
 			button(detailsAction, "Details", value, slack.StyleDefault))
 	}
+	if r.Status == approval.Approved {
+		row = append(row, takeBackButton(r))
+	}
 	if presentation.Settleable(r) {
 		row = append(row, settleButtons(r)...)
 	}
@@ -143,6 +158,24 @@ func buttons(r *approval.Request, approvable bool) slack.Block {
 	}
 	row = append(row, button(whyAction, "Why am I asked?", value, slack.StyleDefault))
 	return slack.NewActionBlock(blockIDs(r)("actions"), row...)
+}
+
+// pageButton leads to where all of a request can be read and decided.
+func pageButton(r *approval.Request, page string) slack.BlockElement {
+	b := button(pageAction, "Open the review page", shows(r).value(), slack.StylePrimary)
+	b.URL = page
+	return b
+}
+
+// takeBackButton revokes an approval that nothing has used yet.
+func takeBackButton(r *approval.Request) slack.BlockElement {
+	b := button(takeBackAction, "Revoke approval", shows(r).value(), slack.StyleDanger)
+	b.AccessibilityLabel, _ = cut("Revoke the approval of "+summary(r, 40), 75)
+	b.Confirm = slack.NewConfirmationBlockObject(plainText("Revoke this approval?"),
+		plainText("It won't run, unless it has begun to before you press this. The agent is told no."),
+		plainText("Revoke"), plainText("Cancel"))
+	b.Confirm.Style = slack.StyleDanger
+	return b
 }
 
 // approveButton approves at once where a mistake costs little. From tier 4 on,
@@ -180,7 +213,7 @@ func smallPrint(r *approval.Request) string {
 
 // renderMinimal is the card for when Slack refuses the full one: it still says
 // what runs on how much, and leads on to Details.
-func renderMinimal(r *approval.Request) message {
+func renderMinimal(r *approval.Request, page string) message {
 	id := blockIDs(r)
 	action := "not stated"
 	if r.Action != "" {
@@ -193,10 +226,10 @@ func renderMinimal(r *approval.Request) message {
 	text +=
 		"\nAction: " + action + "\nCount: " + presentation.ShortCount(r) + "\nDigest: " + r.Digest.Short()
 	if r.Status == approval.Pending {
-		text += "\n" + needs(r) + ". Slack didn't take the full card. " + offerOf(r).hint("", true)
+		text += "\n" + needs(r) + ". Slack didn't take the full card. " + offerOf(r, page).hint("", true)
 	}
 	section := slack.NewSectionBlock(plainText(text), nil, nil)
 	section.BlockID = id("minimal")
 	blocks := []slack.Block{section}
-	return message{text: notification(r), blocks: append(blocks, buttons(r, false))}
+	return message{text: notification(r), blocks: append(blocks, buttons(r, offerOf(r, page), page))}
 }

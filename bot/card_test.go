@@ -148,6 +148,9 @@ func checkMessage(t fataler, r *approval.Request, m bot.Rendered) {
 		t.Errorf("the card doesn't offer to explain, only %v", p.actions)
 	}
 	allowed := []string{"why"}
+	if r.Status == approval.Approved {
+		allowed = append(allowed, "revoke_approval")
+	}
 	if g := r.Grant; g != nil && g.Active(r.UpdatedAt) {
 		allowed = append(allowed, "revoke")
 	}

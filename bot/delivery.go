@@ -312,13 +312,13 @@ var errNoTimestamp = errors.New("the answer names no message")
 // send posts or updates the request's card; the minimal one if Slack refuses
 // the full one.
 func (d *delivery) send(ctx context.Context, r *approval.Request, how slack.MsgOption, posted *string) error {
-	card := renderCard(r)
+	card := renderCard(r, d.options.reviewURL(r.ID))
 	err := d.sendMessage(ctx, r, card, how, posted)
 	if classify(err) != refusedBlocks {
 		return err
 	}
 	d.log.Error("Slack refuses a card, so a minimal one is sent; please report this", "request_id", r.ID, "err", explained(err))
-	return d.sendMessage(ctx, r, renderMinimal(r), how, posted)
+	return d.sendMessage(ctx, r, renderMinimal(r, d.options.reviewURL(r.ID)), how, posted)
 }
 
 func (d *delivery) sendMessage(ctx context.Context, r *approval.Request, m message, how slack.MsgOption, posted *string) error {

@@ -52,12 +52,15 @@ func renderAnswer(text string) slack.ModalViewRequest {
 // renderDetails is the modal with the whole request, and reports whether the
 // whole is in it. Only then, and only while the request is pending, its submit
 // button approves.
-func renderDetails(r *approval.Request, now time.Time) (slack.ModalViewRequest, bool) {
+func renderDetails(r *approval.Request, page string, now time.Time) (slack.ModalViewRequest, bool) {
 	a := presentation.LayOut(r.Payload, r.Ruling.Redactions)
 	if view, whole := details(r, a, chunks(a.Text), "", now); whole {
 		return view, true
 	}
 	said := "This is too large to review in Slack, so it can't be approved here."
+	if page != "" {
+		said = "This is too large for Slack. The review page has all of it."
+	}
 	short, less := beginning(a.Text, partialLength)
 	if less {
 		said = "Showing " + presentation.Digits(int64(utf8.RuneCountInString(short))) + " of " + presentation.Counted(int64(a.Characters), "character") +
@@ -65,6 +68,9 @@ func renderDetails(r *approval.Request, now time.Time) (slack.ModalViewRequest, 
 		short += "…"
 	}
 	view, _ := details(r, a, chunks(short), said, now)
+	if page != "" && r.Status == approval.Pending {
+		view.Blocks.BlockSet = append(view.Blocks.BlockSet, slack.NewActionBlock("page", pageButton(r, page)))
+	}
 	return view, false
 }
 

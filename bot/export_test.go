@@ -66,15 +66,15 @@ func rendered(m message) Rendered {
 }
 
 // Card renders the card of a request.
-func Card(r *approval.Request) Rendered { return rendered(renderCard(r)) }
+func Card(r *approval.Request) Rendered { return rendered(renderCard(r, "")) }
 
 // Minimal renders the card for when Slack refuses the full one.
-func Minimal(r *approval.Request) Rendered { return rendered(renderMinimal(r)) }
+func Minimal(r *approval.Request) Rendered { return rendered(renderMinimal(r, "")) }
 
 // Details renders the modal with the whole request, and reports whether it can
 // be approved there.
 func Details(r *approval.Request) (json.RawMessage, bool) {
-	view, whole := renderDetails(r, r.CreatedAt)
+	view, whole := renderDetails(r, "", r.CreatedAt)
 	return encoded(view), whole
 }
 

@@ -96,7 +96,7 @@ func parseInteraction(payload []byte) (*interaction, error) {
 			return nil, fmt.Errorf("%w: it has %d actions", errMalformed, len(i.Actions))
 		}
 		switch action := i.Actions[0]; action.ActionID {
-		case approveAction, reasonAction, grantAction, rejectAction, detailsAction, whyAction, revokeAction, ranAction, notRanAction:
+		case approveAction, reasonAction, grantAction, rejectAction, detailsAction, whyAction, revokeAction, takeBackAction, pageAction, ranAction, notRanAction:
 			value = action.Value
 		default:
 			return nil, fmt.Errorf("%w: the action is unknown", errMalformed)

@@ -118,6 +118,9 @@ func (b *Bot) clicked(ctx context.Context, i *interaction) error {
 		return b.approveClicked(ctx, i)
 	case revokeAction:
 		return b.revokeClicked(ctx, i)
+	case takeBackAction:
+		return b.takeBackClicked(ctx, i)
+	case pageAction: // Slack has opened it
 	case ranAction, notRanAction:
 		return b.settleClicked(ctx, i, action == ranAction)
 	case reasonAction:
@@ -150,7 +153,11 @@ func (b *Bot) who(i *interaction) approval.Approver {
 }
 
 func (b *Bot) decide(ctx context.Context, i *interaction, verdict approval.Verdict, reason, scope string) (*approval.Request, error) {
-	return b.service.Decide(ctx, b.who(i), approval.Ballot{
+	return b.service.Decide(ctx, b.who(i), ballot(i, verdict, reason, scope))
+}
+
+func ballot(i *interaction, verdict approval.Verdict, reason, scope string) approval.Ballot {
+	return approval.Ballot{
 		Request: i.about.request,
 		Version: i.about.version,
 		Digest:  i.about.digest,
@@ -158,7 +165,7 @@ func (b *Bot) decide(ctx context.Context, i *interaction, verdict approval.Verdi
 		Reason:  reason,
 		Scope:   scope,
 		Surface: approval.Slack,
-	})
+	}
 }
 
 func (b *Bot) approveClicked(ctx context.Context, i *interaction) error {
@@ -174,6 +181,17 @@ func (b *Bot) approveClicked(ctx context.Context, i *interaction) error {
 // revokeClicked ends a grant.
 func (b *Bot) revokeClicked(ctx context.Context, i *interaction) error {
 	r, err := b.service.RevokeGrant(ctx, b.who(i), i.about.request, approval.Slack)
+	said, known := presentation.RevokeAnswer(r, err, theCard)
+	if !known {
+		return errors.Join(errUnstored, err)
+	}
+	b.tell(i, markdown(said))
+	return nil
+}
+
+// takeBackClicked revokes an approval.
+func (b *Bot) takeBackClicked(ctx context.Context, i *interaction) error {
+	r, err := b.service.Revoke(ctx, b.who(i), ballot(i, approval.Reject, "", ""))
 	said, known := presentation.RevokeAnswer(r, err, theCard)
 	if !known {
 		return errors.Join(errUnstored, err)
@@ -299,7 +317,7 @@ func (b *Bot) openDetails(ctx context.Context, i *interaction) {
 		return r, err
 	}
 	b.show(ctx, i, "Details", read, func(r *approval.Request) slack.ModalViewRequest {
-		view, _ := renderDetails(r, b.options.Now())
+		view, _ := renderDetails(r, b.options.reviewURL(r.ID), b.options.Now())
 		if granting != nil {
 			view.Blocks.BlockSet = append(view.Blocks.BlockSet, slack.NewContextBlock("",
 				markup("That was granted by "+markdown(presentation.Approvers(granting))+", "+moment(granting.DecidedAt))))

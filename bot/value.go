@@ -11,15 +11,17 @@ import (
 
 // The buttons of a card, and the modals that they open.
 const (
-	approveAction = "approve"
-	rejectAction  = "reject"
-	reasonAction  = "approve_with_reason"
-	detailsAction = "details"
-	whyAction     = "why"
-	grantAction   = "approve_for"
-	revokeAction  = "revoke"
-	ranAction     = "it_ran"
-	notRanAction  = "it_did_not_run"
+	approveAction  = "approve"
+	rejectAction   = "reject"
+	reasonAction   = "approve_with_reason"
+	detailsAction  = "details"
+	whyAction      = "why"
+	grantAction    = "approve_for"
+	revokeAction   = "revoke"
+	ranAction      = "it_ran"
+	notRanAction   = "it_did_not_run"
+	pageAction     = "open_page"
+	takeBackAction = "revoke_approval"
 )
 
 // shown is what a button or a modal was about: which version of which request

@@ -104,6 +104,9 @@ func (s *server) open(ctx context.Context) (err error) {
 		return err
 	}
 	slackOptions := botOptions(conf, s.secrets, s.logger)
+	if conf.signIn(s.secrets) != nil {
+		slackOptions.ReviewURL = func(id approval.ID) string { return s.config.reviewURL(id) }
+	}
 	if s.directory, err = bot.NewDirectory(slackOptions); err != nil {
 		return err
 	}
