@@ -651,7 +651,7 @@ func (b *breaking) Read(p []byte) (int, error) {
 func TestAPIBehindGuard(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	guarded := web.Guard(s.api, []string{"approvals.example.com"}, slog.New(slog.DiscardHandler))
+	guarded := web.Guard(s.api, &url.URL{Scheme: "https", Host: "approvals.example.com"}, slog.New(slog.DiscardHandler))
 	for host, want := range map[string]int{"approvals.example.com": http.StatusCreated, "evil.example": http.StatusMisdirectedRequest} {
 		request := httptest.NewRequest(http.MethodPost, "/api/v1/requests", strings.NewReader(asked))
 		request.Host = host

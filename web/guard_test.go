@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func TestReviewPolicyMatchesItsStyle(t *testing.T) {
 func TestGuardRefusesOtherHosts(t *testing.T) {
 	t.Parallel()
 	reached := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	handler := web.Guard(reached, []string{"Approvals.Example.com"}, slog.New(slog.DiscardHandler))
+	handler := web.Guard(reached, &url.URL{Scheme: "https", Host: "Approvals.Example.com:8443"}, slog.New(slog.DiscardHandler))
 	for host, want := range map[string]int{
 		"approvals.example.com":      http.StatusNoContent,
 		"approvals.example.com:8443": http.StatusNoContent,
@@ -107,8 +108,27 @@ func TestGuardRefusesOtherHosts(t *testing.T) {
 		if recorder.Code != want {
 			t.Errorf("host %q: status %d, want %d", host, recorder.Code, want)
 		}
-		if recorder.Header().Get("X-Frame-Options") != "DENY" {
-			t.Errorf("host %q: may be framed", host)
+		for header, want := range map[string]string{
+			"X-Frame-Options":            "DENY",
+			"X-Content-Type-Options":     "nosniff",
+			"Referrer-Policy":            "no-referrer",
+			"Cross-Origin-Opener-Policy": "same-origin",
+			"Strict-Transport-Security":  "max-age=31536000",
+		} {
+			if got := recorder.Header().Get(header); got != want {
+				t.Errorf("host %q: %s is %q, want %q", host, header, got, want)
+			}
 		}
+	}
+}
+
+// Browsers are told to stay with https only by a server that is reached so.
+func TestGuardOverHTTP(t *testing.T) {
+	t.Parallel()
+	handler := web.Guard(http.NotFoundHandler(), &url.URL{Scheme: "http", Host: "localhost:8080"}, slog.New(slog.DiscardHandler))
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "http://localhost:8080/", nil))
+	if got := recorder.Header().Get("Strict-Transport-Security"); got != "" {
+		t.Errorf("it says %q", got)
 	}
 }

@@ -255,7 +255,7 @@ func (s *server) routes() (http.Handler, error) {
 			fmt.Fprintln(w, "the policy file is not accepted, so the policy before stays in force; the log says what is wrong")
 		}
 	})
-	open.Handle("/", web.Guard(mux, []string{public.Hostname()}, s.logger))
+	open.Handle("/", web.Guard(mux, public, s.logger))
 	return open, nil
 }
 
