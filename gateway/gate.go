@@ -410,7 +410,7 @@ func (c *call) report(r *approval.Request) (stop func()) {
 func (c *call) outcome(r *approval.Request) (json.RawMessage, error) {
 	switch r.Status {
 	case approval.Pending:
-		return c.unfinished("pending_approval", c.truly(whenPending(r, c.options.ReviewURL(r.ID))), r), nil
+		return c.unfinished("pending_approval", c.truly(whenPending(r, c.options.ReviewURL(r.ID), c.options.ReviewDecides)), r), nil
 	case approval.Approved:
 		return c.unfinished("approved", c.truly(whenApproved(r)), r), nil
 	case approval.Rejected:

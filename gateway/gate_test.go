@@ -267,6 +267,26 @@ func TestWaitingOfATypedTool(t *testing.T) {
 	})
 }
 
+// Agents are told where people decide, and that the address alone decides nothing.
+func TestWhereToDecide(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		decides bool
+		want    string
+	}{
+		"in Slack only": {false, "Whoever may decide is asked; people can look at the request at URL (opening it decides nothing). It expires"},
+		"on the page":   {true, "Whoever may decide is asked in Slack; people can also decide at URL, where they sign in (opening it decides nothing). It expires"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, worldOptions{servers: []string{"hard"}, options: func(o *Options) { o.ReviewDecides = test.decides }})
+			result := ask(t, clients["stdio/legacy"](t, w, nil), "echo", `{}`)
+			r := w.requirePending(t, result)
+			requireText(t, firstText(t, result), strings.ReplaceAll(test.want, "URL", reviewURL(r.ID)))
+		})
+	}
+}
+
 // A call can be held until it has run.
 func TestHeld(t *testing.T) {
 	t.Parallel()

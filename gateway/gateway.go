@@ -65,6 +65,8 @@ type Options struct {
 	// ReviewURL is where people find a request. Required. The address is a
 	// locator: it must decide nothing and reveal nothing by itself.
 	ReviewURL func(approval.ID) string
+	// ReviewDecides says that people can sign in at ReviewURL and decide there.
+	ReviewDecides bool
 	// Load reads a request, whosever it is, such as the store's Request.
 	// Required.
 	Load func(context.Context, approval.ID) (*approval.Request, error)

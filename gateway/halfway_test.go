@@ -139,7 +139,7 @@ func TestHalfWayTexts(t *testing.T) {
 		}
 	}
 	for _, text := range []string{whenNotSent, whenUnverified, whenUnavailable, whenStopping, whenForged, whenStateExpired, whenDown("one"),
-		whenPending(new(approval.Request), "link"), whenApproved(new(approval.Request))} {
+		whenPending(new(approval.Request), "link", true), whenApproved(new(approval.Request))} {
 		requireHalfWay(t, halfWay(text))
 	}
 }

@@ -72,13 +72,18 @@ func whenDown(server string) string {
 	return fmt.Sprintf("Nothing ran: the server %s isn't available now. Try again in a minute; if that keeps failing, tell the user.", server)
 }
 
-// whenPending is for a call that waits for a person.
-func whenPending(r *approval.Request, link string) string {
+// whenPending is for a call that waits for a person. decides says that people can
+// decide at the link, too.
+func whenPending(r *approval.Request, link string, decides bool) string {
+	where := fmt.Sprintf("Whoever may decide is asked; people can look at the request at %s (opening it decides nothing).", link)
+	if decides {
+		where = fmt.Sprintf("Whoever may decide is asked in Slack; people can also decide at %s, where they sign in (opening it decides nothing).", link)
+	}
 	return fmt.Sprintf(notRunYet+"this call needs a person's approval and waits for it, as request %s. "+isNoDecision+
 		"%s now, and again each time it still waits: it returns the tool's result once the call was approved and has run. "+
 		"Don't call the tool again meanwhile, and don't reach the same effect another way. "+
-		"Whoever may decide is asked; people can look at the request at %s (opening it decides nothing). It expires at %s.",
-		r.ID, fetch(r.ID), link, timeText(r.ExpiresAt))
+		"%s It expires at %s.",
+		r.ID, fetch(r.ID), where, timeText(r.ExpiresAt))
 }
 
 // whenApproved is for a call that is approved and hasn't begun.

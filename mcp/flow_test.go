@@ -259,3 +259,30 @@ func TestStoreFailures(t *testing.T) {
 		receiveMessage(t, messages, "refusing a tool call")
 	}
 }
+
+// Agents are told where people decide, and that the address alone decides nothing.
+func TestWhereToDecide(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		decides bool
+		want    string
+	}{
+		"in Slack only": {false, "Whoever may decide is asked in Slack; to look at the request, people can open URL (opening it decides nothing). Don't run"},
+		"on the page":   {true, "Whoever may decide is asked in Slack; people can also decide at URL, where they sign in (opening it decides nothing). Don't run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := approvaltest.New(t)
+			local, err := mcp.NewLocal(f.Service, mcp.LocalOptions{ReviewURL: reviewURL, ReviewDecides: test.decides, Now: f.Clock.Now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			session := connect(t, serveStdio(t, local, f.Agent, mcp.Options{Now: f.Clock.Now}).transport(), legacy, nil)
+			result := call(t, session, "request_approval", `{"purpose":"p","payload":{}}`)
+			want := strings.ReplaceAll(test.want, "URL", reviewURL(idIn(t, textOf(t, result, 0))))
+			if got := textOf(t, result, 1); !strings.Contains(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}

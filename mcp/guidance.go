@@ -26,11 +26,15 @@ const (
 )
 
 // afterRequest is what to do once a request is stored.
-func afterRequest(r *approval.Request, reviewURL string) string {
+func afterRequest(r *approval.Request, reviewURL string, reviewDecides bool) string {
 	if r.Status != approval.Pending {
 		return guidance(r)
 	}
-	return "The request is stored and waits for a person. Call await_approval with this elicitationId now, and again each time it returns pending. Whoever may decide is asked in Slack; to look at the request, people can open " + reviewURL + " (opening it decides nothing). Don't run the action before apply has returned its payload."
+	where := "to look at the request, people can open " + reviewURL + " (opening it decides nothing)"
+	if reviewDecides {
+		where = "people can also decide at " + reviewURL + ", where they sign in (opening it decides nothing)"
+	}
+	return "The request is stored and waits for a person. Call await_approval with this elicitationId now, and again each time it returns pending. Whoever may decide is asked in Slack; " + where + ". Don't run the action before apply has returned its payload."
 }
 
 // guidance is what the request's status means for the agent that asked.

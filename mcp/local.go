@@ -25,6 +25,8 @@ type LocalOptions struct {
 	// https://HOST/review?elicitationId=ID. Required. The address is a locator:
 	// it must decide nothing and reveal nothing by itself.
 	ReviewURL func(approval.ID) string
+	// ReviewDecides says that people can sign in at ReviewURL and decide there.
+	ReviewDecides bool
 	// AwaitBound is how long one Await waits at most; zero means
 	// DefaultAwaitBound. More than MaxAwaitBound is refused.
 	AwaitBound time.Duration
@@ -70,7 +72,7 @@ func (l *Local) Request(ctx context.Context, agent approval.Agent, p approval.Pr
 	url := l.options.ReviewURL(r.ID)
 	return Answer{
 		Status:    r.Status,
-		Guidance:  afterRequest(r, url),
+		Guidance:  afterRequest(r, url, l.options.ReviewDecides),
 		ID:        r.ID,
 		ReviewURL: url,
 		ExpiresAt: r.Deadline(),
