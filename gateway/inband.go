@@ -18,9 +18,13 @@ import (
 	"github.com/countersign/countersign/internal/visible"
 )
 
-// confirmWithin is how long a client may take to confirm, and to come back from
-// a link.
-const confirmWithin = 5 * time.Minute
+const (
+	// confirmWithin is how long a client may take to confirm.
+	confirmWithin = 5 * time.Minute
+	// linkWithin is how long a client may take to come back from a link, where
+	// people decide meanwhile. That it comes back decides nothing.
+	linkWithin = time.Hour
+)
 
 // maxForm bounds what is confirmed in a client, in characters as they are shown:
 // the action and its arguments, whole. Clients show a form in a small place.
@@ -100,15 +104,14 @@ func (c *call) binding(arguments json.RawMessage) ([][]byte, error) {
 }
 
 // comeBack is the answer that asks a client of the protocol without sessions
-// something, upon which it makes the same call again.
-func (c *call) comeBack(kind string, r *approval.Request, arguments json.RawMessage, ask *sdk.ElicitParams) (json.RawMessage, error) {
+// something, upon which it makes the same call again, at most within a time.
+func (c *call) comeBack(kind string, within time.Duration, r *approval.Request, arguments json.RawMessage, ask *sdk.ElicitParams) (json.RawMessage, error) {
 	bound, err := c.binding(arguments)
 	if err != nil {
 		return nil, err
 	}
 	now := c.options.Now()
-	expires := now.Add(min(confirmWithin, max(r.ExpiresAt.Sub(now), time.Millisecond)))
-	sealed, err := c.sealer.Seal(now, expires, bound, mustEncode(state{kind, r.ID, r.Digest.String(), c.called}))
+	sealed, err := c.sealer.Seal(now, now.Add(within), bound, mustEncode(state{kind, r.ID, r.Digest.String(), c.called}))
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +125,12 @@ func (c *call) comeBack(kind string, r *approval.Request, arguments json.RawMess
 // confirm asks the agent's client about a call, where policy says that its word
 // is enough.
 func (c *call) confirm(r *approval.Request, arguments json.RawMessage) (json.RawMessage, error) {
+	within := min(confirmWithin, max(r.ExpiresAt.Sub(c.options.Now()), time.Millisecond))
 	if c.modern {
-		return c.comeBack(stateForm, r, arguments, form(r))
+		return c.comeBack(stateForm, within, r, arguments, form(r))
 	}
 	c.wait(0, "Waiting for the user to confirm.")
-	asking, cancel := c.asking(min(confirmWithin, max(r.ExpiresAt.Sub(c.options.Now()), time.Millisecond)))
+	asking, cancel := c.asking(within)
 	defer cancel()
 	answer, err := c.session.Elicit(asking, form(r))
 	switch {
@@ -215,7 +219,7 @@ func (c *call) decided(id approval.ID, shown approval.Digest, accept bool) (json
 // showLink asks a client of the protocol without sessions to open the review
 // page. Whatever it answers decides nothing.
 func (c *call) showLink(r *approval.Request, arguments json.RawMessage) (json.RawMessage, error) {
-	return c.comeBack(stateLink, r, arguments, &sdk.ElicitParams{
+	return c.comeBack(stateLink, linkWithin, r, arguments, &sdk.ElicitParams{
 		Mode:    "url",
 		Message: "A person must approve this before it runs. Open the review page?",
 		URL:     c.options.ReviewURL(r.ID),

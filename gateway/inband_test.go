@@ -312,7 +312,7 @@ func TestRequestState(t *testing.T) {
 		{"expired", func(_ *testing.T, r *twoRounds) json.RawMessage {
 			r.Clock.Advance(confirmWithin)
 			return r.must("echo", confirmedArguments, state1(r.state)+yes)
-		}, "took too long"},
+		}, "came back too late"},
 		{"long expired", func(_ *testing.T, r *twoRounds) json.RawMessage {
 			r.Clock.Advance(24 * time.Hour)
 			return r.must("echo", confirmedArguments, state1(r.state)+yes)
@@ -442,6 +442,21 @@ func TestLinks(t *testing.T) {
 		if got := texts(t, string(h.must("echo", `{}`, state1(state)))); got[0] != keyed(`{}`, r) {
 			t.Errorf("once approved it gets %s", got)
 		}
+	})
+	t.Run("for as long as somebody reads", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, worldOptions{servers: []string{"hard"}, options: func(o *Options) { o.Prompt = PromptURL }})
+		h := w.listen(t).byHand(t, w.Agent.Name, modern, `{"elicitation":{"url":{}}}`)
+		state := stateIn(t, h.must("echo", `{}`, ""))
+		w.Clock.Advance(50 * time.Minute)
+		r := w.only(t)
+		w.Decide(t, approvaltest.Alice, r, approval.Approve)
+		if got := texts(t, string(h.must("echo", `{}`, state1(state)+yes))); got[0] != keyed(`{}`, r) {
+			t.Errorf("once approved it gets %s", got)
+		}
+		// Even later the call has run, so that isn't denied.
+		w.Clock.Advance(30 * time.Minute)
+		requireText(t, texts(t, string(h.must("echo", `{}`, state1(state)+yes)))[0], "Nothing ran and nothing was decided by this call", "told what came of it")
 	})
 	t.Run("not unless it is wanted", func(t *testing.T) {
 		t.Parallel()

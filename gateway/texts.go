@@ -36,9 +36,9 @@ const (
 
 	whenStopping = "Nothing ran: the gate is stopping. Try again in a minute."
 
-	whenForged = "Nothing ran and nothing was decided: the state that came with this call wasn't made for it. Call the tool again without it."
+	whenForged = "Nothing ran and nothing was decided by this call: the state that came with it wasn't made for it. Call the tool again without it."
 
-	whenStateExpired = "Nothing ran and nothing was decided: the confirmation took too long. Call the tool again to be asked anew."
+	whenStateExpired = "Nothing ran and nothing was decided by this call: it came back too late. Call the tool again, to be asked anew or told what came of it."
 
 	internalError = "Internal error. Tell the user; whoever runs the server finds the cause in its log."
 
