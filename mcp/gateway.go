@@ -61,7 +61,7 @@ func (s *server) install(over *sdk.Server, gateway Gateway) (remove func()) {
 		return who.agent, who.session, who.params, err
 	}
 	remove = gateway.Install(over, from, prompt)
-	over.AddReceivingMiddleware(untilGone)
+	over.AddReceivingMiddleware(s.tellingOver, untilGone)
 	return remove
 }
 
@@ -92,6 +92,21 @@ func byRequestID(run func(context.Context, call) (*sdk.CallToolResult, error)) f
 			c.CallToolRequest = &renamed
 		}
 		return run(ctx, c)
+	}
+}
+
+// tellingOver tells the host of a call, before its result, which prompts are over:
+// over HTTP, a host without an event stream can't be told at another time, and the
+// gateway's tools don't say which request their result is of.
+func (s *server) tellingOver(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
+		result, err := next(ctx, method, request)
+		if session, ok := request.GetSession().(*sdk.ServerSession); ok && method == toolMethod {
+			if who, unknown := s.caller(request); unknown == nil && who.reachable != nil {
+				s.prompts.tellOver(ctx, session, who.agent)
+			}
+		}
+		return result, err
 	}
 }
 

@@ -276,6 +276,39 @@ func TestGatewayPrompts(t *testing.T) {
 	}
 }
 
+// A host without an event stream of its own is told that a prompt is over before
+// the result of its next call, whichever tool that is of, and once.
+func TestGatewayCompletesWithoutAnEventStream(t *testing.T) {
+	t.Parallel()
+	f, h := approvaltest.New(t), newHost()
+	s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{Options: mcp.Options{Gateway: newMirror()}})
+	transport := s.transport(t, s.token(t, f.Agent.Name))
+	transport.DisableStandaloneSSE = true
+	session := connect(t, transport, legacy, h.options(showsURLs))
+	first, second := f.Propose(t), f.Propose(t)
+	for _, r := range []*approval.Request{first, second} {
+		if got := textOf(t, call(t, session, "link", `{"id":"`+string(r.ID)+`"}`), 0); got != "true" {
+			t.Fatalf("the link of %s is sent: %s", r.ID, got)
+		}
+		receive(t, h.shown, "the link")
+	}
+	f.Decide(t, approvaltest.Alice, first, approval.Approve)
+	for range 2 {
+		call(t, session, "mirror", `{}`)
+	}
+	if got := receive(t, h.completed, "that it is over"); got != string(first.ID) {
+		t.Errorf("%s is over", got)
+	}
+	if len(h.completed) > 0 {
+		t.Errorf("then %s is over", <-h.completed)
+	}
+	f.Decide(t, approvaltest.Alice, second, approval.Reject)
+	call(t, session, "mirror", `{}`)
+	if got := receive(t, h.completed, "that the second is over"); got != string(second.ID) {
+		t.Errorf("%s is over", got)
+	}
+}
+
 func TestGatewayIsTakenOff(t *testing.T) {
 	t.Parallel()
 	f, m := approvaltest.New(t), newMirror()

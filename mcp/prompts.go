@@ -218,6 +218,26 @@ func (p *prompts) decided(ctx context.Context, c call, id approval.ID) {
 	}
 }
 
+// tellOver tells the host, on the way of a call's result, which of the caller's
+// prompts in the session are over.
+func (p *prompts) tellOver(ctx context.Context, session *sdk.ServerSession, agent approval.Agent) {
+	var open []*prompt
+	p.mu.Lock()
+	for key, one := range p.open {
+		if key.session == session && one.agent == agent.Name && one.completes {
+			open = append(open, one)
+		}
+	}
+	p.mu.Unlock()
+	for _, one := range open {
+		// What can't be found out now is the watcher's, and the next call's.
+		answer, err := p.flow.Status(ctx, agent, one.id)
+		if err == nil && answer.Status != approval.Pending {
+			one.complete(ctx, p.logger)
+		}
+	}
+}
+
 // complete tells the host once that the prompt is over. ctx says on which
 // stream: that of a call, or the session's own.
 func (o *prompt) complete(ctx context.Context, logger *slog.Logger) {
