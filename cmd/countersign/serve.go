@@ -134,7 +134,11 @@ func (s *server) open(ctx context.Context) (err error) {
 		// Browsers give passkeys to names only, not to 127.0.0.1.
 		s.config.URL = fmt.Sprintf("http://localhost:%d", s.listener.Addr().(*net.TCPAddr).Port)
 	}
-	s.flow, err = mcp.NewLocal(s.service, mcp.LocalOptions{ReviewURL: s.config.reviewURL, AwaitBound: conf.MCP.AwaitBound})
+	s.flow, err = mcp.NewLocal(s.service, mcp.LocalOptions{
+		ReviewURL:     s.config.reviewURL,
+		ReviewDecides: s.config.signIn(s.secrets) != nil,
+		AwaitBound:    conf.MCP.AwaitBound,
+	})
 	if err != nil {
 		return err
 	}
@@ -158,6 +162,7 @@ func (s *server) openGateway() error {
 	options := s.config.gatewayOptions()
 	options.Version = version()
 	options.ReviewURL = s.config.reviewURL
+	options.ReviewDecides = s.config.signIn(s.secrets) != nil
 	options.Load = s.store.Request
 	options.StateKey = key
 	options.Logger = s.logger
