@@ -63,6 +63,14 @@ func dark(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 	return chromedp.Void{}, err
 }
 
+// loaded waits for a page that is there to have its scripts.
+var loaded = waitFor(`document.readyState === "complete"`)
+
+// called gives a new passkey its name.
+func called(name string) step {
+	return steps(loaded, waitFor(`(() => { const e = document.getElementById("name"); if (e) e.value = `+quoteJS(name)+`; return e !== null; })()`))
+}
+
 // A passkey is added, shown, told of in Slack and removed, on a phone.
 func TestPasskeysInABrowser(t *testing.T) {
 	t.Parallel()
@@ -76,10 +84,10 @@ func TestPasskeysInABrowser(t *testing.T) {
 		signInAs("U0ADA"),
 		show("main", "You have none."),
 		picture("passkeys-none"),
-		chromedp.SendKeys(chromedp.CSS("#name"), "Ada’s phone"),
+		called("Ada’s phone"),
 		press(`button[data-passkey]`),
 		show(".passkeys li", "Ada’s phone"),
-		chromedp.SendKeys(chromedp.CSS("#name"), "The same"),
+		called("The same"),
 		press(`button[data-passkey]`),
 		show("[role=alert]", "This device has a passkey here already."),
 		picture("passkeys"),
@@ -108,7 +116,8 @@ func TestDeviceThatVerifiesNobody(t *testing.T) {
 		dark,
 		chromedp.Navigate(w.options.config.URL+"/passkeys"),
 		signInAs("U0ADA"),
-		chromedp.SendKeys(chromedp.CSS("#name"), "Key"),
+		show("h1", "Passkeys"),
+		called("Key"),
 		press(`button[data-passkey]`),
 		show("[role=alert]", "No passkey was added"),
 		picture("passkeys-refused"),
@@ -154,13 +163,15 @@ integrations: {ledger: {tools: {close: {tier: 5}}}}
 		signInAs("U0ADA"),
 		show(".problem", "you have none yet"),
 		picture("tier-5-without"),
-		read(chromedp.Text(chromedp.CSS("#decide")), &without),
+		again(read(chromedp.Text(chromedp.CSS("#decide")), &without)),
 		press(`.problem a[href="/passkeys"]`),
-		chromedp.SendKeys(chromedp.CSS("#name"), "Phone"),
+		show("h1", "Passkeys"),
+		called("Phone"),
 		press(`button[data-passkey]`),
 		show(".passkeys li", "Phone"),
 		chromedp.Navigate(page),
 		show("#decide", "your passkey"),
+		loaded,
 		phone.recognizes(false),
 		press(`.approve button`),
 		show("#decide [role=alert]", "Nothing was signed"),
@@ -170,6 +181,7 @@ integrations: {ledger: {tools: {close: {tier: 5}}}}
 		press(`.approve button`),
 		show("[role=alert]", "That passkey wasn't accepted."),
 		phone.lies(false),
+		loaded,
 		press(`.approve button`),
 		show(".stage", "Approved"),
 		show(".decisions", "on this page"),
