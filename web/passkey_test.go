@@ -288,6 +288,9 @@ func TestPasskeysPage(t *testing.T) {
 
 func TestDevicesThatArentEnrolled(t *testing.T) {
 	t.Parallel()
+	s := newSite(t)
+	b := s.browser(t)
+	b.signIn("U0ALICE")
 	for name, test := range map[string]struct {
 		device func(*device)
 		answer func(s *site, b *browser, d *device, what deviceQuestion) string // nil is the right one
@@ -328,10 +331,7 @@ func TestDevicesThatArentEnrolled(t *testing.T) {
 		"a big answer": {answer: func(*site, *browser, *device, deviceQuestion) string { return strings.Repeat("x", 100_000) }, says: "open for too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			b := s.browser(t)
-			b.signIn("U0ALICE")
+			b := &browser{t, s, b.Client}
 			b.prove("U0ALICE")
 			d := s.device(t)
 			if test.device != nil {
@@ -480,6 +480,7 @@ func TestApproveWithAPasskey(t *testing.T) {
 
 func TestPasskeysThatDontApprove(t *testing.T) {
 	t.Parallel()
+	s, b, d, _ := approver(t, 1)
 	// by has what the device says altered.
 	by := func(change func(*device)) func(*site, *browser, *device, *approval.Request, url.Values) url.Values {
 		return func(_ *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
@@ -586,9 +587,16 @@ func TestPasskeysThatDontApprove(t *testing.T) {
 		}, "sent before"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, b, d, r := approver(t, 1)
-			got := b.send("/review/decide", test.form(s, b, d, r, b.approving(r)))
+			r := s.Propose(t, func(p *approval.Proposal) { p.Action = "ledger.close" })
+			b := &browser{t, s, b.Client}
+			b.prove("U0ALICE")
+			d := *d
+			d.t, d.count = t, 5
+			if len(s.passkeysOf(t, approvaltest.Alice)) == 0 {
+				b.enrol(&d)
+			}
+			d.count = 6
+			got := b.send("/review/decide", test.form(s, b, &d, r, b.approving(r)))
 			if got.status < 400 || !strings.Contains(got.text, test.says) {
 				t.Errorf("%d, want %q:\n%s", got.status, test.says, got.text)
 			}
