@@ -46,7 +46,10 @@ func (p *pages) showEditOf(w http.ResponseWriter, r *http.Request, status int, v
 		return
 	}
 	if f.Edit == "" {
-		p.showReview(w, r, http.StatusConflict, v, answered{problem: presentation.Line{{Text: noEdit(request, f)}}})
+		if status == http.StatusOK {
+			status = http.StatusConflict
+		}
+		p.showReview(w, r, status, v, answered{problem: presentation.Line{{Text: noEdit(request, f)}}})
 		return
 	}
 	content := editPage{
