@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -67,6 +68,7 @@ func siteWith(t *testing.T, providers func(address string) []web.Provider, befor
 	}); err != nil {
 		t.Fatal(err)
 	}
+	handler = web.Guard(handler, nil, slog.New(slog.DiscardHandler))
 	slack.SetRedirectURLs(address + web.CallbackPath)
 	return &site{Fixture: f, slack: slack, issuer: issuer.URL, url: address}
 }
