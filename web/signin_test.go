@@ -68,7 +68,11 @@ func siteWith(t *testing.T, providers func(address string) []web.Provider, befor
 	}); err != nil {
 		t.Fatal(err)
 	}
-	handler = web.Guard(handler, nil, slog.New(slog.DiscardHandler))
+	at, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler = web.Guard(handler, at, slog.New(slog.DiscardHandler))
 	slack.SetRedirectURLs(address + web.CallbackPath)
 	return &site{Fixture: f, slack: slack, issuer: issuer.URL, url: address}
 }
