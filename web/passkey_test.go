@@ -286,6 +286,9 @@ func TestPasskeysPage(t *testing.T) {
 	}
 }
 
+// refusedDevice is what a page says of a device that didn't do what it was asked.
+const refusedDevice = "That passkey wasn&#39;t accepted."
+
 func TestDevicesThatArentEnrolled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -296,18 +299,18 @@ func TestDevicesThatArentEnrolled(t *testing.T) {
 		answer func(s *site, b *browser, d *device, what deviceQuestion) string // nil is the right one
 		says   string
 	}{
-		"nobody was verified": {device: func(d *device) { d.flags = isThere }, says: "make sure who you are"},
-		"nobody was there":    {device: func(d *device) { d.flags = isVerified }, says: "make sure who you are"},
-		"another site's page": {device: func(d *device) { d.origin = "https://evil.example" }, says: "accepted"},
-		"another port's page": {device: func(d *device) { d.origin = "http://localhost:1" }, says: "accepted"},
-		"a key for another":   {device: func(d *device) { d.party = "evil.example" }, says: "accepted"},
-		"a signature":         {device: func(d *device) { d.kind = "webauthn.get" }, says: "accepted"},
+		"nobody was verified": {device: func(d *device) { d.flags = isThere }, says: refusedDevice},
+		"nobody was there":    {device: func(d *device) { d.flags = isVerified }, says: refusedDevice},
+		"another site's page": {device: func(d *device) { d.origin = "https://evil.example" }, says: refusedDevice},
+		"another port's page": {device: func(d *device) { d.origin = "http://localhost:1" }, says: refusedDevice},
+		"a key for another":   {device: func(d *device) { d.party = "evil.example" }, says: refusedDevice},
+		"a signature":         {device: func(d *device) { d.kind = "webauthn.get" }, says: refusedDevice},
 		"no answer":           {answer: func(*site, *browser, *device, deviceQuestion) string { return "" }, says: "passkey"},
-		"rubbish":             {answer: func(*site, *browser, *device, deviceQuestion) string { return `{"nonce":7}` }, says: "accepted"},
+		"rubbish":             {answer: func(*site, *browser, *device, deviceQuestion) string { return `{"nonce":7}` }, says: refusedDevice},
 		"another challenge": {answer: func(_ *site, _ *browser, d *device, what deviceQuestion) string {
 			what.Create.Challenge = encoded(make([]byte, 32))
 			return d.make(what)
-		}, says: "accepted"},
+		}, says: refusedDevice},
 		"too late": {answer: func(s *site, _ *browser, d *device, what deviceQuestion) string {
 			s.Clock.Advance(2 * time.Minute)
 			return d.make(what)
@@ -327,7 +330,7 @@ func TestDevicesThatArentEnrolled(t *testing.T) {
 		"another id": {answer: func(s *site, b *browser, d *device, what deviceQuestion) string {
 			sent := d.make(what)
 			return strings.Replace(sent, encoded(d.id), encoded([]byte("another")), 1)
-		}, says: "accepted"},
+		}, says: refusedDevice},
 		"a big answer": {answer: func(*site, *browser, *device, deviceQuestion) string { return strings.Repeat("x", 100_000) }, says: "open for too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -499,6 +502,7 @@ func TestPasskeysThatDontApprove(t *testing.T) {
 			return form
 		}
 	}
+	var uses uint32
 	for name, test := range map[string]struct {
 		form func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values
 		says string
@@ -506,39 +510,39 @@ func TestPasskeysThatDontApprove(t *testing.T) {
 		"none": {func(_ *site, _ *browser, _ *device, _ *approval.Request, form url.Values) url.Values {
 			return form
 		}, "none has signed it"},
-		"nobody was verified": {by(func(d *device) { d.flags = isThere }), "accepted"},
-		"nobody was there":    {by(func(d *device) { d.flags = isVerified }), "accepted"},
-		"another kind of key": {by(func(d *device) { d.flags |= isEligible }), "accepted"},
-		"another site's page": {by(func(d *device) { d.origin = "https://evil.example" }), "accepted"},
-		"a key for another":   {by(func(d *device) { d.party = "evil.example" }), "accepted"},
-		"an enrolment":        {by(func(d *device) { d.kind = "webauthn.create" }), "accepted"},
+		"nobody was verified": {by(func(d *device) { d.flags = isThere }), refusedDevice},
+		"nobody was there":    {by(func(d *device) { d.flags = isVerified }), refusedDevice},
+		"another kind of key": {by(func(d *device) { d.flags |= isEligible }), refusedDevice},
+		"another site's page": {by(func(d *device) { d.origin = "https://evil.example" }), refusedDevice},
+		"a key for another":   {by(func(d *device) { d.party = "evil.example" }), refusedDevice},
+		"an enrolment":        {by(func(d *device) { d.kind = "webauthn.create" }), refusedDevice},
 		"an unknown one":      {by(func(d *device) { d.id = []byte("unknown") }), "no such passkey"},
-		"another key":         {by(func(d *device) { d.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }), "accepted"},
+		"another key":         {by(func(d *device) { d.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }), refusedDevice},
 		"a copy":              {by(func(d *device) { d.count = 5 }), "a copy of this passkey"},
-		"over a rejection":    {over(func(b *approval.Ballot) { b.Verdict = approval.Reject }), "accepted"},
+		"over a rejection":    {over(func(b *approval.Ballot) { b.Verdict = approval.Reject }), refusedDevice},
 		"over another request": {over(func(b *approval.Ballot) {
 			b.Request = "req_0123456789abcdef0123456789abcdef"
-		}), "accepted"},
-		"over another version": {over(func(b *approval.Ballot) { b.Version++ }), "accepted"},
-		"over another payload": {over(func(b *approval.Ballot) { b.Digest[0]++ }), "accepted"},
-		"over a wider scope":   {over(func(b *approval.Ballot) { b.Scope = "15m" }), "accepted"},
+		}), refusedDevice},
+		"over another version": {over(func(b *approval.Ballot) { b.Version++ }), refusedDevice},
+		"over another payload": {over(func(b *approval.Ballot) { b.Digest[0]++ }), refusedDevice},
+		"over a wider scope":   {over(func(b *approval.Ballot) { b.Scope = "15m" }), refusedDevice},
 		"of another request": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
 			other := s.Propose(b.t, func(p *approval.Proposal) { p.Action = "ledger.close" })
 			form.Set("passkey", b.signing(d, b.approving(other)).Get("passkey"))
 			return form
-		}, "accepted"},
+		}, refusedDevice},
 		"asked of another request": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
 			other := s.Propose(b.t, func(p *approval.Proposal) { p.Action = "ledger.close" })
 			what, _ := b.ask("/passkeys/sign", b.approving(other))
 			challenge := approval.PasskeyChallenge([]byte(what.Nonce), approvaltest.Ballot(r, approval.Approve))
 			form.Set("passkey", d.sign(what, encoded(challenge[:])))
 			return form
-		}, "accepted"},
+		}, refusedDevice},
 		"of a narrower scope": {func(_ *site, b *browser, d *device, _ *approval.Request, form url.Values) url.Values {
 			form = b.signing(d, form)
 			form.Set("scope", "15m")
 			return form
-		}, "accepted"},
+		}, refusedDevice},
 		"of another session": {func(s *site, b *browser, d *device, r *approval.Request, form url.Values) url.Values {
 			other := s.browser(b.t)
 			other.signIn("U0ALICE")
@@ -595,7 +599,8 @@ func TestPasskeysThatDontApprove(t *testing.T) {
 			if len(s.passkeysOf(t, approvaltest.Alice)) == 0 {
 				b.enrol(&d)
 			}
-			d.count = 6
+			uses++ // each signature is another one of the device's
+			d.count += uses
 			got := b.send("/review/decide", test.form(s, b, &d, r, b.approving(r)))
 			if got.status < 400 || !strings.Contains(got.text, test.says) {
 				t.Errorf("%d, want %q:\n%s", got.status, test.says, got.text)

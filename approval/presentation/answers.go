@@ -32,6 +32,8 @@ func Answer(verdict approval.Verdict, r *approval.Request, err error, place stri
 		return said("Nothing was decided: the policy asks whoever approves this for a reason. Please write one."), true
 	case errors.Is(err, approval.ErrSignInAgain):
 		return said("Nothing was decided: approving this takes a sign-in of the last 5 minutes. Please sign in again."), true
+	case errors.Is(err, approval.ErrPasskeyNeeded):
+		return said("Nothing was decided: approving this here takes a passkey of yours, which signs exactly what is shown."), true
 	case errors.Is(err, approval.ErrSuperseded):
 		return said("This can't be approved any more: the policy became stricter since the agent asked. "+visible.Line(r.Reason)+
 			" Nothing runs. ", askAgain(r), "."), true
