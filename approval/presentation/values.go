@@ -38,9 +38,12 @@ const MaxValues = 5000
 // Tree is the arguments as a tree; false if they have more than MaxValues values
 // or can't be taken apart. Text and Source have all of them in any case.
 func (a Arguments) Tree() (Value, bool) {
+	if !a.parsed {
+		return Value{}, false
+	}
 	left := MaxValues
 	tree := a.tree.value("", &left)
-	return tree, a.parsed && left >= 0
+	return tree, left >= 0
 }
 
 func (n jsonNode) value(name string, left *int) Value {
@@ -119,8 +122,11 @@ func numberNote(literal string) string {
 			return "more than 30 digits long"
 		}
 	}
+	if len(literal) > 10*largestExponent {
+		return "" // nor is it worked out: that takes long
+	}
 	number, ok := new(big.Rat).SetString(literal)
-	if !ok || len(literal) > 10*largestExponent {
+	if !ok {
 		return ""
 	}
 	whole, fraction, _ := strings.Cut(number.FloatString(2*largestExponent), ".")
