@@ -53,7 +53,8 @@ func (p *pages) formsFor(ctx context.Context, v visitor, request *approval.Reque
 	if holds && presentation.Revocable(request) {
 		f.EndGrant, f.Revoking = give(endGrantForm), presentation.Revoking
 	}
-	if holds && presentation.Settleable(request) {
+	// Of what nobody was asked, whoever holds a role can say what came of it.
+	if (holds || request.Ruling.Effect != policy.RequireApproval) && presentation.Settleable(request) {
 		f.Settle = give(settleForm)
 	}
 	if holds && request.Status == approval.Approved {
