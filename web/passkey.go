@@ -41,14 +41,20 @@ type question struct {
 	askedAt time.Time
 }
 
-// newPasskeys returns nil if browsers give no passkeys to the server's address:
-// it has to be a name, and reached over https unless it is this machine's.
-func newPasskeys(address *url.URL, now func() time.Time, random func() string) (*passkeys, error) {
+// TakesPasskeys reports whether browsers give passkeys to the pages of a server: its
+// address has to be a name, and reached over https unless it is this machine's.
+func TakesPasskeys(address *url.URL) bool {
 	host := strings.ToLower(address.Hostname())
 	local := host == "localhost" || strings.HasSuffix(host, ".localhost")
-	if net.ParseIP(host) != nil || address.Scheme != "https" && !local {
+	return net.ParseIP(host) == nil && (address.Scheme == "https" || local)
+}
+
+// newPasskeys returns nil if the server's address takes none.
+func newPasskeys(address *url.URL, now func() time.Time, random func() string) (*passkeys, error) {
+	if !TakesPasskeys(address) {
 		return nil, nil
 	}
+	host := strings.ToLower(address.Hostname())
 	origin := address.Scheme + "://" + host
 	if port := address.Port(); port != "" && !(address.Scheme == "https" && port == "443" || address.Scheme == "http" && port == "80") {
 		origin += ":" + port

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -89,6 +90,9 @@ func checkSignIn(ctx context.Context, conf config, keys secrets, rules *policy.P
 	}
 	for _, finding := range web.CheckSignIn(ctx, *signIn, strings.TrimRight(conf.URL, "/")) {
 		say(finding.OK, "sign in with %s: %s", finding.Provider, finding.Text)
+	}
+	if address, err := url.Parse(conf.URL); err == nil && !web.TakesPasskeys(address) {
+		say(true, "passkeys: browsers give none to %s, so what tier 5 asks is approved in Slack; an https address with a host name, or localhost, takes them", conf.URL)
 	}
 	if rules == nil {
 		return

@@ -55,6 +55,9 @@ sign_in:
 `)
 	p.environment = append(p.environment, "COUNTERSIGN_EXAMPLE_ID_CLIENT_SECRET=hush")
 	well := p.output(t, "doctor")
+	if want := "ok    passkeys: browsers give none to http://127.0.0.1:" + p.port; !strings.Contains(well, want) {
+		t.Errorf("the doctor doesn't say %q:\n%s", want, well)
+	}
 	if want := "ok    sign in with Example-ID: 2 in its table; it must send people back to http://127.0.0.1:" + p.port + "/sign-in/callback/Example-ID"; !strings.Contains(well, want) {
 		t.Errorf("the doctor doesn't say %q:\n%s", want, well)
 	}
