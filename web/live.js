@@ -61,13 +61,16 @@ const otherVersion = (next) => {
   notice.className = "changed";
   notice.setAttribute("role", "alert");
   const again = document.createElement("a");
-  again.href = location.href;
+  again.href = address;
   again.textContent = "Read it again";
   notice.append("The arguments have changed. ", again, ", before you decide.");
   shown.prepend(notice);
   for (const button of shown.querySelectorAll("button")) button.disabled = true;
   return true;
 };
+
+// Where the page is to be had, which isn't where it is if it answers a form.
+const address = document.querySelector("[data-address]")?.dataset.address ?? location.href;
 
 let fetching = false;
 let again = false;
@@ -79,12 +82,14 @@ const refresh = async () => {
   while (again) {
     again = false;
     try {
-      const response = await fetch(location.href, { headers: { "Countersign-Unattended": "1" }, redirect: "error" });
+      const response = await fetch(address, { headers: { "Countersign-Unattended": "1" }, redirect: "error" });
       const next = new DOMParser().parseFromString(await response.text(), "text/html");
       const parts = document.querySelectorAll("[data-live]");
       if (otherVersion(next)) return;
       if (response.ok && !next.querySelector("[data-live]")) {
-        location.reload(); // somebody has to sign in again
+        // Somebody has to sign in again. A form that was answered isn't sent again.
+        if (address === location.href) location.reload();
+        else location.replace(address);
         return;
       }
       for (const part of parts) {
@@ -104,7 +109,16 @@ localize();
 countDown();
 if (document.querySelector("[data-live]")) {
   setInterval(countDown, 1000);
-  const changes = new EventSource("/live" + location.search);
-  changes.addEventListener("changed", refresh);
-  changes.addEventListener("open", refresh); // what was missed before
+  let changes;
+  // A browser has six connections for all tabs of a server without HTTP/2, so those
+  // that nobody looks at do without.
+  const follow = () => {
+    changes?.close();
+    if (document.hidden) return;
+    changes = new EventSource("/live" + new URL(address, location.href).search);
+    changes.addEventListener("changed", refresh);
+    changes.addEventListener("open", refresh); // what was missed before
+  };
+  document.addEventListener("visibilitychange", follow);
+  follow();
 }
