@@ -39,6 +39,16 @@ gateway:
 	return p
 }
 
+// edit replaces a text that is in a file of the program.
+func (p *program) edit(t *testing.T, name, before, after string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.folder, name))
+	if err != nil || !strings.Contains(string(text), before) {
+		t.Fatalf("no %q in %s (%v)", before, name, err)
+	}
+	p.write(t, name, strings.Replace(string(text), before, after, 1))
+}
+
 func (p *program) appendTo(t *testing.T, name, text string) {
 	t.Helper()
 	before, err := os.ReadFile(filepath.Join(p.folder, name))

@@ -65,6 +65,7 @@ type serverOptions struct {
 	channelURL string           // where people read the channel
 	accepts    policyCheck      // what else a policy must be like; may be nil
 	hangup     <-chan os.Signal // asks for the policy file to be read again; may be nil
+	now        func() time.Time // the clock; nil means time.Now
 	logger     *slog.Logger
 }
 
@@ -104,6 +105,7 @@ func (s *server) open(ctx context.Context) (err error) {
 		return err
 	}
 	slackOptions := botOptions(conf, s.secrets, s.logger)
+	slackOptions.Now = s.now
 	if conf.signIn(s.secrets) != nil {
 		slackOptions.ReviewURL = func(id approval.ID) string { return s.config.reviewURL(id) }
 	}
@@ -114,6 +116,7 @@ func (s *server) open(ctx context.Context) (err error) {
 		Policy:       s.policy,
 		Destinations: []string{bot.Destination(conf.Slack.Channel)},
 		PayloadLimit: conf.Requests.PayloadLimit,
+		Now:          s.now,
 		Logger:       s.logger,
 	})
 	if err != nil {
@@ -138,6 +141,7 @@ func (s *server) open(ctx context.Context) (err error) {
 		ReviewURL:     s.config.reviewURL,
 		ReviewDecides: s.config.signIn(s.secrets) != nil,
 		AwaitBound:    conf.MCP.AwaitBound,
+		Now:           s.now,
 	})
 	if err != nil {
 		return err
@@ -165,6 +169,7 @@ func (s *server) openGateway() error {
 	options.ReviewDecides = s.config.signIn(s.secrets) != nil
 	options.Load = s.store.Request
 	options.StateKey = key
+	options.Now = s.now
 	options.Logger = s.logger
 	s.gateway, err = gateway.New(s.service, conf.servers(s.secrets.Downstream), options)
 	return err
@@ -209,6 +214,7 @@ func (s *server) routes() (http.Handler, error) {
 		URL:      strings.TrimRight(s.config.URL, "/"),
 		SlackURL: s.channelURL,
 		SignIn:   s.config.signIn(s.secrets),
+		Now:      s.now,
 		Name:     s.directory.Name,
 		Logger:   s.logger,
 	})
@@ -265,7 +271,7 @@ func (s *server) routes() (http.Handler, error) {
 }
 
 func (s *server) toolOptions() mcp.Options {
-	return mcp.Options{Version: version(), Logger: s.logger}
+	return mcp.Options{Version: version(), Now: s.now, Logger: s.logger}
 }
 
 // gatewayOptions are for the gateway's tools in place of those to ask with. There

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -82,6 +84,14 @@ func (w *world) start(t *testing.T) {
 		}
 	}
 	t.Cleanup(w.stop)
+}
+
+// bridge is a process that passes a host's calls on to the server.
+func (w *world) bridge(t *testing.T) *exec.Cmd {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "countersign", "mcp", "--server", w.options.config.URL)
+	command.Env = append(os.Environ(), agentTokenVariable+"="+w.token(t, "crm-agent"))
+	return command
 }
 
 func (w *world) token(t *testing.T, agent string) string {
