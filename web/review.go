@@ -59,7 +59,12 @@ type changesView struct {
 	From    int
 	By      presentation.Line // who asked or edited that version
 	Changes []presentation.Change
+	Left    string // how many lines more there are; empty if these are all
 }
+
+// mostChanges is how many lines of a comparison are shown. An edit that replaces the
+// largest arguments would make ten megabytes of them, each time that somebody looks.
+const mostChanges = 2000
 
 // thePage is where people look at a request here.
 const thePage = "the page"
@@ -202,7 +207,10 @@ func (p *pages) changes(r *http.Request, v visitor, request *approval.Request, n
 		if err != nil {
 			return nil, err
 		}
-		view := changesView{From: version, Changes: changes}
+		view := changesView{From: version, Changes: changes[:min(len(changes), mostChanges)]}
+		if left := len(changes) - mostChanges; left > 0 {
+			view.Left = presentation.Counted(int64(left), "more line")
+		}
 		if version > 1 {
 			view.By.Person(request.Editors[version-2])
 		} else {
