@@ -129,7 +129,23 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 		mux.HandleFunc("GET /live", p.live)
 		mux.HandleFunc("GET /script/{name}", p.script)
 	}
-	return http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, maxEditForm)), nil
+	return http.NewCrossOriginProtection().Handler(bounded(mux)), nil
+}
+
+// bodyLimit is how long a browser may take to send what it sends. Anybody can begin
+// to, and would hold a connection for as long as they like.
+const bodyLimit = time.Minute
+
+// bounded bounds what is sent to a page.
+func bounded(next http.Handler) http.Handler {
+	next = http.MaxBytesHandler(next, maxEditForm)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			// The server sets it anew for the next request. What takes none is no connection.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyLimit))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // page is what every page is made of.
