@@ -45,7 +45,12 @@ func TestReviewHidesWhatThePolicyHides(t *testing.T) {
 	deep := ask(func(p *approval.Proposal) {
 		p.Payload = []byte(`{"user": "bob", "password": "hunter2", "a": ` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}`)
 	})
-	requests := []*approval.Request{pending, rejected, failed, edited, deep}
+	// What was hidden before an edit stays so.
+	masked := ask()
+	if _, err := s.Service.Edit(t.Context(), approvaltest.Bob, masked.ID, 1, []byte(`{"password": "x", "card": {"number": 1}, "list": ["seen", 2, 3]}`), approval.Slack); err != nil {
+		t.Fatal(err)
+	}
+	requests := []*approval.Request{pending, rejected, failed, edited, deep, masked}
 	seen := func(what string, got page) {
 		t.Helper()
 		text := html.UnescapeString(got.body())
