@@ -3,7 +3,9 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -144,19 +146,17 @@ func (s *sessions) finish(browser, state token) (signInAttempt, bool) {
 	return one, s.now().Sub(one.begunAt) < signInLimit
 }
 
-// makeRoom has one of the kept give way if there are too many.
+// makeRoom has the oldest of the kept give way if there are too many: a share of
+// them at once, since finding the oldest takes a look at each, and anybody can cause
+// that.
 func makeRoom[T any](kept map[tokenHash]T, at func(T) time.Time) {
 	if len(kept) < maxKept {
 		return
 	}
-	var oldest tokenHash
-	first := true
-	for hash, one := range kept {
-		if first || at(one).Before(at(kept[oldest])) {
-			oldest, first = hash, false
-		}
+	oldest := slices.SortedFunc(maps.Keys(kept), func(a, b tokenHash) int { return at(kept[a]).Compare(at(kept[b])) })
+	for _, hash := range oldest[:maxKept/100] {
+		delete(kept, hash)
 	}
-	delete(kept, oldest)
 }
 
 // cookies are those of the server's address. Over https their names have the
