@@ -60,6 +60,7 @@ type changesView struct {
 	By      presentation.Line // who asked or edited that version
 	Changes []presentation.Change
 	Left    string // how many lines more there are; empty if these are all
+	Hidden  bool   // the policy hides some of what is compared, where nothing shows
 }
 
 // mostChanges is how many lines of a comparison are shown. An edit that replaces the
@@ -203,11 +204,12 @@ func (p *pages) changes(r *http.Request, v visitor, request *approval.Request, n
 		if err != nil {
 			return nil, err
 		}
-		changes, err := presentation.Changes(presentation.LayOut(payload, request.Ruling.Redactions), now)
+		then := presentation.LayOut(payload, request.Ruling.Redactions)
+		changes, err := presentation.Changes(then, now)
 		if err != nil {
 			return nil, err
 		}
-		view := changesView{From: version, Changes: changes[:min(len(changes), mostChanges)]}
+		view := changesView{From: version, Changes: changes[:min(len(changes), mostChanges)], Hidden: then.Hidden > 0 && now.Hidden > 0}
 		if left := len(changes) - mostChanges; left > 0 {
 			view.Left = presentation.Counted(int64(left), "more line")
 		}
