@@ -439,10 +439,9 @@ func TestOthersAreNotPrompted(t *testing.T) {
 			version string
 			can     *sdk.ElicitationCapabilities
 		}{
-			"says nothing":                 {legacy, nil},
-			"forms only":                   {legacy, showsForms},
-			"a protocol of answers":        {modern, showsLinks},
-			"a protocol of answers, plain": {modern, nil},
+			"says nothing":          {legacy, nil},
+			"forms only":            {legacy, showsForms},
+			"a protocol of answers": {modern, showsLinks},
 		} {
 			t.Run(name+"/"+can, func(t *testing.T) {
 				t.Parallel()

@@ -32,7 +32,7 @@ func (p *process) logger() *slog.Logger {
 
 type commands struct {
 	Demo     demoCommand     `cmd:"" help:"Try it now: a simulated Slack channel in the browser, and an agent that asks."`
-	Serve    serveCommand    `cmd:"" help:"Run the server: agents ask over HTTP, people decide in Slack."`
+	Serve    serveCommand    `cmd:"" help:"Run the server: agents ask over HTTP, people decide in Slack and on its pages."`
 	MCP      mcpCommand      `cmd:"" name:"mcp" help:"Serve one agent on standard input and output, alone or through a running server."`
 	Run      runCommand      `cmd:"" help:"Ask before a command runs: countersign run -- git push origin main."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and revoke the tokens of agents."`
