@@ -80,15 +80,32 @@ func noEdit(request *approval.Request, f forms) string {
 	}
 }
 
+// refuseEdit shows what was typed again, if it was for the arguments as they are.
+func (p *pages) refuseEdit(w http.ResponseWriter, r *http.Request, v visitor, f shownForm, problem presentation.Line) {
+	request, ok := p.reviewed(w, r, v)
+	switch {
+	case !ok:
+	case shownIn(request) == f:
+		typed := typedIn(r)
+		p.showEditOf(w, r, http.StatusForbidden, v, request, problem, &typed)
+	default:
+		p.showReview(w, r, http.StatusForbidden, v, answered{problem: problem})
+	}
+}
+
+// typedIn is the arguments in a form. Browsers send line breaks as two characters;
+// in JSON they stand only between values, where they mean nothing.
+func typedIn(r *http.Request) string {
+	return strings.ReplaceAll(r.PostFormValue("payload"), "\r\n", "\n")
+}
+
 // edit makes the next version of a request.
 func (p *pages) edit(w http.ResponseWriter, r *http.Request) {
 	v, f, ok := p.formOf(w, r, editForm, maxEditForm)
 	if !ok {
 		return
 	}
-	// Browsers send line breaks as two characters; in JSON they stand only between
-	// values, where they mean nothing.
-	typed := strings.ReplaceAll(r.PostFormValue("payload"), "\r\n", "\n")
+	typed := typedIn(r)
 	before, ok := p.reviewed(w, r, v)
 	if !ok {
 		return

@@ -135,10 +135,12 @@ func (p *pages) formOf(w http.ResponseWriter, r *http.Request, doing string, lim
 	f, ok := sent(r, v, doing)
 	if !ok {
 		p.logger.Warn("refusing a form", "form", doing, "approver", v.who.String())
-		p.showReview(w, r, http.StatusForbidden, v, answered{
-			problem: presentation.Line{{Text: "Nothing was done: that page was from before you signed in, or wasn't complete. Please read this one and try again."}},
-			reason:  r.PostFormValue("reason"),
-		})
+		problem := presentation.Line{{Text: "Nothing was done: that page was from before you signed in, or wasn't complete. Please read this one and try again."}}
+		if doing == editForm {
+			p.refuseEdit(w, r, v, f, problem)
+		} else {
+			p.showReview(w, r, http.StatusForbidden, v, answered{problem, r.PostFormValue("reason")})
+		}
 	}
 	return v, f, ok
 }

@@ -335,6 +335,26 @@ func TestReviewByForms(t *testing.T) {
 			t.Errorf("version %d is %s", r.Version, r.Payload)
 		}
 	})
+	t.Run("edit, and sign in meanwhile", func(t *testing.T) {
+		r := s.ask(t, "note")
+		bob := s.signedIn(t, approvaltest.Bob)
+		old := changed(bob.formOf(r, editAt, ""), "payload", `{"typed": "for <long>"}`)
+		bob.prove("U0BOB")
+		got := bob.send(editAt, old)
+		got.require(t, "the form of before", http.StatusForbidden, "from before you signed in")
+		again := got.form(editAt, "")
+		if again.Get("payload") != old.Get("payload") {
+			t.Fatalf("what was typed is gone from\n%s", got.body())
+		}
+		bob.sends(r, editAt, again)
+		if r := s.now(t, r); r.Version != 2 || string(r.Payload) != old.Get("payload") {
+			t.Errorf("version %d is %s", r.Version, r.Payload)
+		}
+		// What was typed for other arguments isn't offered to be saved over these.
+		if got := bob.send(editAt, changed(old, "payload", "{}")); got.status != http.StatusForbidden || got.form(editAt, "") != nil {
+			t.Errorf("%d\n%s", got.status, got.body())
+		}
+	})
 	t.Run("revoke an approval", func(t *testing.T) {
 		r := s.ask(t, "note")
 		s.Decide(t, approvaltest.Bob, r, approval.Approve)
