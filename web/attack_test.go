@@ -428,6 +428,9 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 		if kind := got.Header.Get("Content-Type"); strings.HasPrefix(kind, "text/html") && got.Header.Get("Cache-Control") != "no-store" && got.StatusCode/100 != 3 {
 			t.Errorf("%s may be kept", what)
 		}
+		if to := got.Header.Get("Location"); to != "" && (!strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.HasPrefix(to, `/\`)) {
+			t.Errorf("%s leads to %s", what, to)
+		}
 		for _, one := range got.Cookies() {
 			if !one.HttpOnly || one.SameSite != http.SameSiteLaxMode {
 				t.Errorf("%s sets the cookie %s", what, one)
