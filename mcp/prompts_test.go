@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +94,45 @@ func TestPromptIsPushedAndCompleted(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// The watcher and the calls that wait learn of a decision at the same moment. The
+// host is told once all the same.
+func TestPromptIsCompletedOnce(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"stdio", "http"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := approvaltest.New(t)
+			h := newHost()
+			h.completed = make(chan string, 1000)
+			session := connect(t, kinds[kind](t, f, newLocal(t, f, 0)), legacy, h.options(showsURLs))
+			want, got := map[string]int{}, map[string]int{}
+			for range 20 {
+				id, _ := askedWith(t, session)
+				want[string(id)] = 1
+				<-h.shown
+				var waiting sync.WaitGroup
+				for range 4 {
+					waiting.Go(func() {
+						_, _ = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "await_approval", Arguments: json.RawMessage(byID(id))})
+					})
+				}
+				decide(t, f, id, approval.Approve, "")
+				waiting.Wait()
+				got[receive(t, h.completed, "the completion")]++
+			}
+			if err := session.Ping(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			for len(h.completed) > 0 {
+				got[<-h.completed]++
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("completions (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
