@@ -20,10 +20,17 @@ func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Sign in first.", http.StatusForbidden)
 		return
 	}
+	id := p.cookies.get(r, sessionCookie)
+	done, ok := p.sessions.stream(id)
+	if !ok {
+		http.Error(w, "Too many pages are open in this browser.", http.StatusTooManyRequests)
+		return
+	}
+	defer done()
 	rung, end := p.service.Bell().ListenAll()
-	if id := approval.ID(r.URL.Query().Get("elicitationId")); id.Valid() {
+	if about := approval.ID(r.URL.Query().Get("elicitationId")); about.Valid() {
 		end()
-		rung, end = p.service.Bell().Listen(id)
+		rung, end = p.service.Bell().Listen(about)
 	}
 	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -44,7 +51,7 @@ func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-rung:
 			said = "event: changed\ndata:\n\n"
-			if _, ok := p.sessions.use(p.cookies.get(r, sessionCookie), false); !ok {
+			if _, ok := p.sessions.use(id, false); !ok {
 				say(said) // the page fetches itself again, which shows that somebody has to sign in
 				return
 			}

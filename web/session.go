@@ -25,6 +25,10 @@ const signInLimit = 10 * time.Minute
 // once. Anybody can begin a sign-in; the oldest gives way.
 const maxKept = 10_000
 
+// maxStreams is how many pages of one session can follow what happens at once. A
+// browser's tabs do only while somebody looks at them.
+const maxStreams = 50
+
 // token is a secret that a cookie or an address carries. It is kept only as its
 // hash.
 type token string
@@ -69,10 +73,11 @@ type sessions struct {
 	mu       sync.Mutex
 	byHash   map[tokenHash]session
 	attempts map[tokenHash]signInAttempt // by the state that comes back
+	streams  map[tokenHash]int           // how many are open in a session, if any
 }
 
 func newSessions(now func() time.Time, random func() string) *sessions {
-	return &sessions{now: now, random: random, byHash: make(map[tokenHash]session), attempts: make(map[tokenHash]signInAttempt)}
+	return &sessions{now: now, random: random, byHash: make(map[tokenHash]session), attempts: make(map[tokenHash]signInAttempt), streams: make(map[tokenHash]int)}
 }
 
 // start begins a session, with a new id whatever the browser had before.
@@ -105,6 +110,25 @@ func (s *sessions) use(id token, doing bool) (session, bool) {
 		s.byHash[hash] = one
 	}
 	return one, true
+}
+
+// stream counts a stream of changes that is opened in a session, until done is
+// called; false if there are maxStreams.
+func (s *sessions) stream(id token) (done func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash := id.hash()
+	if s.streams[hash] >= maxStreams {
+		return nil, false
+	}
+	s.streams[hash]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.streams[hash]--; s.streams[hash] == 0 {
+			delete(s.streams, hash)
+		}
+	}, true
 }
 
 func (s *sessions) end(id token) {
