@@ -135,8 +135,8 @@ func (s *Service) Insights(ctx context.Context, who Approver, days int) (Insight
 	if _, err := s.looks(ctx, who); err != nil {
 		return Insights{}, err
 	}
-	until := milliseconds(s.options.Now()).Add(time.Millisecond)
-	since := until.Truncate(24*time.Hour).AddDate(0, 0, 1-days)
+	now := milliseconds(s.options.Now())
+	since, until := now.Truncate(24*time.Hour).AddDate(0, 0, 1-days), now.Add(time.Millisecond)
 	asked, err := s.store.Asked(ctx, since, until)
 	if err != nil {
 		return Insights{}, err
