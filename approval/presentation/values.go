@@ -129,7 +129,8 @@ func numberNote(literal string) string {
 	if !ok {
 		return ""
 	}
-	whole, fraction, _ := strings.Cut(number.FloatString(2*largestExponent), ".")
+	decimals, _ := number.FloatPrec() // all of them, so that nothing is rounded
+	whole, fraction, _ := strings.Cut(number.FloatString(decimals), ".")
 	if !scientific && len(strings.TrimPrefix(whole, "-")) <= 3 {
 		return ""
 	}
