@@ -95,7 +95,9 @@ type client struct {
 	logger  *slog.Logger
 }
 
-func newClient(server, token string, options Options) (*client, error) {
+// serverAddress is where a server is: scheme and host, with nothing that anybody on
+// the way could read or change.
+func serverAddress(server string) (string, error) {
 	address, err := url.Parse(server)
 	switch {
 	case err != nil || address.Host == "" || (address.Scheme != "https" && address.Scheme != "http"):
@@ -104,11 +106,19 @@ func newClient(server, token string, options Options) (*client, error) {
 		} else {
 			server = strconv.Quote(server)
 		}
-		return nil, fmt.Errorf("%s is not an address like https://approvals.example.com", server)
+		return "", fmt.Errorf("%s is not an address like https://approvals.example.com", server)
 	case address.User != nil || address.RawQuery != "" || address.Fragment != "" || strings.Trim(address.Path, "/") != "":
-		return nil, fmt.Errorf("the address of %s has more than scheme and host", address.Host)
+		return "", fmt.Errorf("the address of %s has more than scheme and host", address.Host)
 	case address.Scheme == "http" && !loopback.Is(address.Hostname()):
-		return nil, fmt.Errorf("%s would send the token in the clear; use https", server)
+		return "", fmt.Errorf("%s would be called in the clear, where others can read and change what is sent; use https", server)
+	}
+	return address.Scheme + "://" + address.Host, nil
+}
+
+func newClient(server, token string, options Options) (*client, error) {
+	address, err := serverAddress(server)
+	if err != nil {
+		return nil, err
 	}
 	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return nil, errors.New("that is no token; `countersign token create`, on the server, makes one")
@@ -118,7 +128,7 @@ func newClient(server, token string, options Options) (*client, error) {
 		transport = http.DefaultTransport
 	}
 	return &client{
-		address: address.Scheme + "://" + address.Host,
+		address: address,
 		logger:  options.Logger,
 		http: &http.Client{
 			Transport: authorized(transport, token),
