@@ -85,7 +85,7 @@ func (s *Service) ask(ctx context.Context, current *policy.Policy, agent Agent, 
 	if err != nil {
 		return nil, err
 	}
-	r, err := propose(agent, p, explained, now, s.options.Rand)
+	r, err := propose(agent, p, explained, now, s.options.Rand, s.options.Signer)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
@@ -95,7 +95,7 @@ func (s *Service) ask(ctx context.Context, current *policy.Policy, agent Agent, 
 			return nil, err
 		}
 		if granted != nil {
-			if err := r.decideByGrant(granted, now, s.options.Rand); err != nil {
+			if err := r.decideByGrant(granted, now, s.options.Rand, s.options.Signer); err != nil {
 				return nil, fmt.Errorf("making the request: %w", err)
 			}
 		}

@@ -143,7 +143,7 @@ func (r *Request) own(who Approver) bool {
 // decide records the ballot of a person whose standing was just looked up, under
 // what policy says now. A reject is final; enough approvals approve. If policy
 // asks for more than it did, nobody can approve: the request is superseded.
-func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, b Ballot, now time.Time, random io.Reader) error {
+func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, b Ballot, now time.Time, random io.Reader, signer Signer) error {
 	if err := r.admits(who, b); err != nil {
 		return err
 	}
@@ -169,31 +169,27 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 			return ErrSelf
 		}
 	}
-	receipt, err := newID("rcpt_", now, random)
-	if err != nil {
-		return err
-	}
-	r.Decisions = append(r.Decisions, Decision{
-		Receipt:  receipt,
+	d, err := r.issue(Decision{
 		Approver: who,
 		Verdict:  b.Verdict,
 		Reason:   b.Reason,
 		Surface:  b.Surface,
-		Version:  r.Version,
-		Digest:   r.Digest,
 		Roles:    held,
 		Own:      own,
 		Scope:    scopeOf(b),
-		At:       now,
-	})
+	}, who.String(), ruling.Revision, now, random, signer)
+	if err != nil {
+		return err
+	}
 	detail := map[string]any{
-		"receipt": receipt,
-		"scope":   scopeOf(b),
-		"verdict": b.Verdict,
-		"reason":  b.Reason,
-		"roles":   held,
-		"own":     own,
-		"policy":  ruling.Revision,
+		"receipt":        d.Receipt,
+		"signed_receipt": d.SignedReceipt,
+		"scope":          scopeOf(b),
+		"verdict":        b.Verdict,
+		"reason":         b.Reason,
+		"roles":          held,
+		"own":            own,
+		"policy":         ruling.Revision,
 	}
 	if b.Surface == Web && b.Verdict == Approve && r.TakesPasskey() {
 		detail["passkey"] = b.Passkey
@@ -219,8 +215,8 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 
 // revoke takes back what was approved and not used yet, which is a reject that
 // comes late: nothing that the request says runs any more, and what it granted
-// ends.
-func (r *Request) revoke(who Approver, standing Standing, b Ballot, now time.Time, random io.Reader) error {
+// ends. revision is that of the policy which says who holds which role.
+func (r *Request) revoke(who Approver, standing Standing, revision string, b Ballot, now time.Time, random io.Reader, signer Signer) error {
 	if r.Status == Pending {
 		return ErrPending
 	}
@@ -234,22 +230,17 @@ func (r *Request) revoke(who Approver, standing Standing, b Ballot, now time.Tim
 	if len(held) == 0 {
 		return ErrNotApprover
 	}
-	receipt, err := newID("rcpt_", now, random)
-	if err != nil {
-		return err
-	}
-	r.Decisions = append(r.Decisions, Decision{
-		Receipt:  receipt,
+	d, err := r.issue(Decision{
 		Approver: who,
 		Verdict:  Reject,
 		Reason:   b.Reason,
 		Surface:  b.Surface,
-		Version:  r.Version,
-		Digest:   r.Digest,
 		Roles:    held,
 		Own:      r.own(who),
-		At:       now,
-	})
+	}, who.String(), revision, now, random, signer)
+	if err != nil {
+		return err
+	}
 	if r.Grant != nil && r.Grant.Active(now) {
 		if err := r.revokeGrant(who.String(), b.Surface, now); err != nil {
 			return err
@@ -257,9 +248,11 @@ func (r *Request) revoke(who Approver, standing Standing, b Ballot, now time.Tim
 	}
 	r.Status, r.Reason, r.ClosedAt = Rejected, b.Reason, now
 	r.changed(now, "request.revoked", who.String(), b.Surface, map[string]any{
-		"receipt": receipt,
-		"reason":  b.Reason,
-		"roles":   held,
+		"receipt":        d.Receipt,
+		"signed_receipt": d.SignedReceipt,
+		"reason":         b.Reason,
+		"roles":          held,
+		"policy":         revision,
 	})
 	return nil
 }

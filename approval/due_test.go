@@ -25,7 +25,7 @@ func TestReminding(t *testing.T) {
 			ruling.Escalation = policy.Escalation{To: "sre", After: time.Duration(rapid.Int64Range(1, 90_000_000).Draw(t, "escalate after")) * time.Microsecond * 100}
 		}
 		p := Proposal{Purpose: "Clean up", Payload: []byte(`{}`), TTL: time.Duration(rapid.IntRange(1, 180).Draw(t, "minutes")) * time.Minute}
-		r, err := propose(crmAgent, p, policy.Explanation{Ruling: ruling}, start, source())
+		r, err := propose(crmAgent, p, policy.Explanation{Ruling: ruling}, start, source(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func TestEditNeverWeakens(t *testing.T) {
 			next.Effect, next.Requirement = policy.Allow, policy.Requirement{}
 		}
 		p := Proposal{Purpose: "Clean up", Payload: []byte(`{}`)}
-		r, err := propose(crmAgent, p, policy.Explanation{Ruling: before}, start, source())
+		r, err := propose(crmAgent, p, policy.Explanation{Ruling: before}, start, source(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

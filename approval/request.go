@@ -88,17 +88,20 @@ type Request struct {
 // Decision is one approver's verdict on one version. If Approver is nobody, it
 // is the policy's, a grant's or the agent's client's, as Surface says.
 type Decision struct {
-	Receipt  string // "rcpt_" and 32 hexadecimal digits
-	Approver Approver
-	Verdict  Verdict
-	Reason   string // the approver's words; may be empty
-	Surface  Surface
-	Version  int
-	Digest   Digest
-	Roles    []Membership // the required roles the approver held, and why
-	Own      bool         // it was the approver's own: their agent's request, or their edit
-	Scope    string       // how far an approval goes, as the policy names it; empty is once
-	At       time.Time
+	Receipt string // "rcpt_" and 32 hexadecimal digits
+	// SignedReceipt is the receipt itself, as text that can be verified without the
+	// server; empty if none is signed.
+	SignedReceipt string
+	Approver      Approver
+	Verdict       Verdict
+	Reason        string // the approver's words; may be empty
+	Surface       Surface
+	Version       int
+	Digest        Digest
+	Roles         []Membership // the required roles the approver held, and why
+	Own           bool         // it was the approver's own: their agent's request, or their edit
+	Scope         string       // how far an approval goes, as the policy names it; empty is once
+	At            time.Time
 }
 
 // Person reports whether a verified person made the decision.
@@ -249,7 +252,7 @@ func asked(agent Agent, p Proposal) *Request {
 
 // propose makes a request of a checked proposal: a pending one, or one that the
 // policy decides by itself.
-func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Time, random io.Reader) (*Request, error) {
+func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Time, random io.Reader, signer Signer) (*Request, error) {
 	ruling := explained.Ruling
 	id, err := newID("req_", now, random)
 	if err != nil {
@@ -289,7 +292,7 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 		"acts_for":    r.ActsFor.String(),
 	})
 	if ruling.Effect != policy.RequireApproval {
-		return r, r.decideByPolicy(now, random)
+		return r, r.decideByPolicy(now, random, signer)
 	}
 	return r, nil
 }
@@ -297,12 +300,12 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 // decideByPolicy decides a new request that people aren't asked about. It stands
 // in the same records as people's decisions, with the rule as its decider. What
 // the gateway runs is claimed at the same moment: nothing can have changed.
-func (r *Request) decideByPolicy(now time.Time, random io.Reader) error {
+func (r *Request) decideByPolicy(now time.Time, random io.Reader, signer Signer) error {
 	verdict := Reject
 	if r.Ruling.Effect == policy.Allow {
 		verdict = Approve
 	}
-	err := r.decideWithoutPerson(Policy, verdict, r.Ruling.Reason(), "policy:"+r.Ruling.Decider(), now, random)
+	err := r.decideWithoutPerson(Policy, verdict, r.Ruling.Reason(), "policy:"+r.Ruling.Decider(), now, random, signer)
 	if err != nil || verdict == Reject || r.Executor != ByGateway {
 		return err
 	}
@@ -311,22 +314,13 @@ func (r *Request) decideByPolicy(now time.Time, random io.Reader) error {
 
 // decideWithoutPerson records a decision that no person makes now, and what it
 // makes of the request. It counts no change: the caller does.
-func (r *Request) decideWithoutPerson(surface Surface, verdict Verdict, reason, by string, now time.Time, random io.Reader) error {
-	receipt, err := newID("rcpt_", now, random)
+func (r *Request) decideWithoutPerson(surface Surface, verdict Verdict, reason, by string, now time.Time, random io.Reader, signer Signer) error {
+	d, err := r.issue(Decision{Verdict: verdict, Reason: reason, Surface: surface}, by, r.Ruling.Revision, now, random, signer)
 	if err != nil {
 		return err
 	}
-	r.Decisions = append(r.Decisions, Decision{
-		Receipt: receipt,
-		Verdict: verdict,
-		Reason:  reason,
-		Surface: surface,
-		Version: r.Version,
-		Digest:  r.Digest,
-		At:      now,
-	})
 	r.DecidedAt = now
-	detail := map[string]any{"receipt": receipt, "reason": reason}
+	detail := map[string]any{"receipt": d.Receipt, "signed_receipt": d.SignedReceipt, "reason": reason}
 	if verdict == Reject {
 		r.Status, r.Reason, r.ClosedAt = Rejected, reason, now
 		r.record(now, "request.rejected", by, surface, detail)

@@ -162,7 +162,7 @@ func (s *Service) Confirm(ctx context.Context, agent Agent, id ID, shown Digest,
 			if s.Policy() != current {
 				return errPolicyChanged
 			}
-			return r.confirm(agent, shown, accept, explained.Ruling, now, s.options.Rand)
+			return r.confirm(agent, shown, accept, explained.Ruling, now, s.options.Rand, s.options.Signer)
 		})
 	})
 }
@@ -196,7 +196,7 @@ func (r *Request) confirmed() bool {
 	return false
 }
 
-func (r *Request) confirm(agent Agent, shown Digest, accept bool, ruling policy.Ruling, now time.Time, random io.Reader) error {
+func (r *Request) confirm(agent Agent, shown Digest, accept bool, ruling policy.Ruling, now time.Time, random io.Reader, signer Signer) error {
 	if err := r.Settled(); err != nil {
 		return err
 	}
@@ -209,13 +209,13 @@ func (r *Request) confirm(agent Agent, shown Digest, accept bool, ruling policy.
 	by := "agent:" + agent.Name
 	if !accept {
 		r.changed(now, "client.declined", by, InBand, nil)
-		return r.decideWithoutPerson(InBand, Reject, "The agent's client declined.", by, now, random)
+		return r.decideWithoutPerson(InBand, Reject, "The agent's client declined.", by, now, random, signer)
 	}
 	if !ruling.InBand || ruling.StricterThan(r.Ruling) != "" {
 		return ErrNotInBand
 	}
 	r.changed(now, "client.confirmed", by, InBand, map[string]any{"policy": ruling.Revision})
-	return r.decideWithoutPerson(InBand, Approve, "Confirmed by the agent's client, not by a verified person.", by, now, random)
+	return r.decideWithoutPerson(InBand, Approve, "Confirmed by the agent's client, not by a verified person.", by, now, random, signer)
 }
 
 // Settle records a verified person's word on whether something ran whose outcome
@@ -358,7 +358,7 @@ func (s *Service) covering(ctx context.Context, r *Request, now time.Time) (*Req
 }
 
 // decideByGrant approves a new request by what people granted before.
-func (r *Request) decideByGrant(granted *Request, now time.Time, random io.Reader) error {
+func (r *Request) decideByGrant(granted *Request, now time.Time, random io.Reader, signer Signer) error {
 	r.GrantedBy = granted.ID
-	return r.decideWithoutPerson(Granted, Approve, "Granted with "+string(granted.ID)+".", "grant:"+string(granted.ID), milliseconds(now), random)
+	return r.decideWithoutPerson(Granted, Approve, "Granted with "+string(granted.ID)+".", "grant:"+string(granted.ID), milliseconds(now), random, signer)
 }

@@ -28,6 +28,9 @@ type Options struct {
 	Now func() time.Time
 	// Rand is the source of identifiers and tokens; nil means crypto/rand.
 	Rand io.Reader
+	// Signer signs the receipt of each decision; nil leaves them unsigned, as
+	// where nothing is decided.
+	Signer Signer
 	// Logger gets what no caller is told; nil discards it.
 	Logger *slog.Logger
 }
@@ -165,7 +168,7 @@ func (s *Service) Decide(ctx context.Context, who Approver, b Ballot) (*Request,
 			if s.Policy() != current {
 				return errPolicyChanged
 			}
-			return r.decide(who, standing, explained.Ruling, b, now, s.options.Rand)
+			return r.decide(who, standing, explained.Ruling, b, now, s.options.Rand, s.options.Signer)
 		})
 	})
 	if err != nil {
@@ -196,12 +199,13 @@ func (s *Service) Revoke(ctx context.Context, who Approver, b Ballot) (*Request,
 	if who.IsZero() {
 		return r, ErrIneligible
 	}
-	standing, err := s.directory.Standing(ctx, who, s.Policy().Named(r.Ruling.Requirement))
+	current := s.Policy()
+	standing, err := s.directory.Standing(ctx, who, current.Named(r.Ruling.Requirement))
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)
 	}
 	r, err = s.change(ctx, b.Request, func(r *Request, now time.Time) error {
-		return r.revoke(who, standing, b, now, s.options.Rand)
+		return r.revoke(who, standing, current.Revision(), b, now, s.options.Rand, s.options.Signer)
 	})
 	if err != nil {
 		return r, s.refused(ctx, who, b, err)

@@ -40,7 +40,7 @@ func source() *rand.ChaCha8 { return rand.NewChaCha8([32]byte{1}) }
 
 func pending(t *testing.T) *Request {
 	t.Helper()
-	r, err := propose(crmAgent, Proposal{Purpose: "Clean up", Action: "crm.delete", Payload: []byte(`{"ids":[1,2]}`)}, policy.Explanation{Ruling: oneOf("oncall")}, start, source())
+	r, err := propose(crmAgent, Proposal{Purpose: "Clean up", Action: "crm.delete", Payload: []byte(`{"ids":[1,2]}`)}, policy.Explanation{Ruling: oneOf("oncall")}, start, source(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func in(t *testing.T, state string) *Request {
 	t.Helper()
 	r := pending(t)
 	now := start.Add(time.Minute)
-	approve := func() { must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), now, source())) }
+	approve := func() { must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), now, source(), nil)) }
 	switch state {
 	case "pending":
 	case "approved":
@@ -78,7 +78,7 @@ func in(t *testing.T, state string) *Request {
 		must(t, r.claim("agent:crm", backing{present: byAda}, oneOf("oncall"), now, source()))
 		must(t, r.finish("agent:crm", Report{Outcome: Succeeded, Detail: "2 deleted"}, now))
 	case "rejected":
-		must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Reject), now, source()))
+		must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Reject), now, source(), nil))
 	case "expired":
 		r.expire(r.ExpiresAt)
 	case "expired approved":
@@ -99,10 +99,10 @@ func TestEveryStateAndAction(t *testing.T) {
 	now := start.Add(2 * time.Minute)
 	actions := map[string]func(*Request) error{
 		"approve": func(r *Request) error {
-			return r.decide(grace, oncall, oneOf("oncall"), ballot(r, Approve), now, source())
+			return r.decide(grace, oncall, oneOf("oncall"), ballot(r, Approve), now, source(), nil)
 		},
 		"reject": func(r *Request) error {
-			return r.decide(grace, oncall, oneOf("oncall"), ballot(r, Reject), now, source())
+			return r.decide(grace, oncall, oneOf("oncall"), ballot(r, Reject), now, source(), nil)
 		},
 		"edit": func(r *Request) error {
 			return r.edit(grace, r.Version, Payload(`{"ids":[1]}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, now)
@@ -296,7 +296,7 @@ func TestWhoCounts(t *testing.T) {
 			if test.change != nil {
 				test.change(r, &b)
 			}
-			err := r.decide(test.who, test.standing, oneOf("oncall"), b, start, source())
+			err := r.decide(test.who, test.standing, oneOf("oncall"), b, start, source(), nil)
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
@@ -312,13 +312,13 @@ func TestEditDropsVotes(t *testing.T) {
 	t.Parallel()
 	r := pending(t)
 	r.Ruling.Requirement.Roles[0].Count = 2
-	must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), start, source()))
+	must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), start, source(), nil))
 	first := r.Digest
 	must(t, r.edit(grace, r.Version, Payload(`{"ids":[1]}`), policy.Explanation{Ruling: oneOf("oncall")}, Slack, start))
 	if r.Version != 2 || r.Digest == first || len(r.Votes()) != 0 {
 		t.Errorf("version %d, votes %v", r.Version, r.Votes())
 	}
-	must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), start, source()))
+	must(t, r.decide(ada, oncall, oneOf("oncall"), ballot(r, Approve), start, source(), nil))
 	if r.Status != Pending || r.Missing()[0].Count != 1 {
 		t.Errorf("after one of two: %s, missing %v", r.Status, r.Missing())
 	}

@@ -110,6 +110,7 @@ func decisionParams(r *approval.Request, ordinal int) (sqlc.InsertDecisionParams
 	}
 	return sqlc.InsertDecisionParams{
 		Receipt:           d.Receipt,
+		SignedReceipt:     d.SignedReceipt,
 		RequestID:         string(r.ID),
 		Ordinal:           int64(ordinal),
 		ApproverWorkspace: d.Approver.Workspace,
@@ -268,15 +269,16 @@ func (loaded rows) under() *approval.Grant {
 
 func decodeDecision(row sqlc.Decision) (approval.Decision, error) {
 	d := approval.Decision{
-		Receipt:  row.Receipt,
-		Approver: approval.Approver{Workspace: row.ApproverWorkspace, User: row.ApproverUser},
-		Verdict:  approval.Verdict(row.Verdict),
-		Reason:   row.Reason,
-		Surface:  approval.Surface(row.Surface),
-		Scope:    row.Scope,
-		Version:  int(row.Version),
-		Own:      row.Own != 0,
-		At:       moment(row.DecidedAt),
+		Receipt:       row.Receipt,
+		SignedReceipt: row.SignedReceipt,
+		Approver:      approval.Approver{Workspace: row.ApproverWorkspace, User: row.ApproverUser},
+		Verdict:       approval.Verdict(row.Verdict),
+		Reason:        row.Reason,
+		Surface:       approval.Surface(row.Surface),
+		Scope:         row.Scope,
+		Version:       int(row.Version),
+		Own:           row.Own != 0,
+		At:            moment(row.DecidedAt),
 	}
 	if err := json.Unmarshal([]byte(row.Roles), &d.Roles); err != nil {
 		return d, fmt.Errorf("decoding the roles: %w (%w)", ErrCorrupt, err)

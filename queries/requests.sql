@@ -85,10 +85,10 @@ SELECT payload FROM payloads WHERE request_id = @request_id AND version = @versi
 
 -- name: InsertDecision :exec
 INSERT INTO decisions (
-    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own,
+    receipt, signed_receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own,
     decided_at, revision
 ) VALUES (
-    @receipt, @request_id, @ordinal, @approver_workspace, @approver_user, @verdict, @reason, @surface, @scope, @version, @digest, @roles, @own,
+    @receipt, @signed_receipt, @request_id, @ordinal, @approver_workspace, @approver_user, @verdict, @reason, @surface, @scope, @version, @digest, @roles, @own,
     @decided_at, @revision
 );
 

@@ -74,6 +74,7 @@ type server struct {
 	serverOptions
 	lock      *db.Lock
 	store     *db.DB
+	receipts  *db.ReceiptKeys
 	service   *approval.Service
 	watch     *policyWatch
 	bot       *bot.Bot
@@ -104,6 +105,13 @@ func (s *server) open(ctx context.Context) (err error) {
 	if s.store, err = db.Open(ctx, conf.Data, db.Options{}); err != nil {
 		return err
 	}
+	now := s.now
+	if now == nil {
+		now = time.Now
+	}
+	if s.receipts, err = db.OpenReceiptKeys(conf.Data, now()); err != nil {
+		return err
+	}
 	slackOptions := botOptions(conf, s.secrets, s.logger)
 	slackOptions.Now = s.now
 	if conf.signIn(s.secrets) != nil {
@@ -117,6 +125,7 @@ func (s *server) open(ctx context.Context) (err error) {
 		Destinations: []string{bot.Destination(conf.Slack.Channel)},
 		PayloadLimit: conf.Requests.PayloadLimit,
 		Now:          s.now,
+		Signer:       s.receipts,
 		Logger:       s.logger,
 	})
 	if err != nil {

@@ -185,15 +185,16 @@ func change(t *rapid.T, r *approval.Request) {
 // yet; the first may be the policy's.
 func anyDecision(t *rapid.T, r *approval.Request, number int) approval.Decision {
 	d := approval.Decision{
-		Receipt:  newID("rcpt"),
-		Approver: approval.Approver{Workspace: text(t, "workspace"), User: fmt.Sprintf("U%d-%d", r.Revision, number)},
-		Verdict:  rapid.SampledFrom([]approval.Verdict{approval.Approve, approval.Reject}).Draw(t, "verdict"),
-		Own:      rapid.Bool().Draw(t, "own"),
-		Reason:   text(t, "reason"),
-		Surface:  approval.Surface("a " + text(t, "surface")),
-		Scope:    text(t, "scope"),
-		Version:  r.Version,
-		Digest:   anyDigest(t),
+		Receipt:       newID("rcpt"),
+		SignedReceipt: text(t, "signed receipt"),
+		Approver:      approval.Approver{Workspace: text(t, "workspace"), User: fmt.Sprintf("U%d-%d", r.Revision, number)},
+		Verdict:       rapid.SampledFrom([]approval.Verdict{approval.Approve, approval.Reject}).Draw(t, "verdict"),
+		Own:           rapid.Bool().Draw(t, "own"),
+		Reason:        text(t, "reason"),
+		Surface:       approval.Surface("a " + text(t, "surface")),
+		Scope:         text(t, "scope"),
+		Version:       r.Version,
+		Digest:        anyDigest(t),
 		Roles: rapid.SliceOf(rapid.Custom(func(t *rapid.T) approval.Membership {
 			return approval.Membership{Role: text(t, "role"), Via: text(t, "via")}
 		})).Draw(t, "memberships"),

@@ -6,6 +6,7 @@ package sqlc
 
 type Decision struct {
 	Receipt           string
+	SignedReceipt     string
 	RequestID         string
 	Ordinal           int64
 	ApproverWorkspace string

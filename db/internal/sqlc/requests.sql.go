@@ -175,16 +175,17 @@ func (q *Queries) GrantsFor(ctx context.Context, arg GrantsForParams) ([]string,
 
 const insertDecision = `-- name: InsertDecision :exec
 INSERT INTO decisions (
-    receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own,
+    receipt, signed_receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own,
     decided_at, revision
 ) VALUES (
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+    $15, $16
 )
 `
 
 type InsertDecisionParams struct {
 	Receipt           string
+	SignedReceipt     string
 	RequestID         string
 	Ordinal           int64
 	ApproverWorkspace string
@@ -204,6 +205,7 @@ type InsertDecisionParams struct {
 func (q *Queries) InsertDecision(ctx context.Context, arg InsertDecisionParams) error {
 	_, err := q.db.ExecContext(ctx, insertDecision,
 		arg.Receipt,
+		arg.SignedReceipt,
 		arg.RequestID,
 		arg.Ordinal,
 		arg.ApproverWorkspace,
@@ -467,7 +469,7 @@ func (q *Queries) LastUse(ctx context.Context, arg LastUseParams) (LastUseRow, e
 }
 
 const loadDecisions = `-- name: LoadDecisions :many
-SELECT receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own, decided_at, revision FROM decisions
+SELECT receipt, signed_receipt, request_id, ordinal, approver_workspace, approver_user, verdict, reason, surface, scope, version, digest, roles, own, decided_at, revision FROM decisions
 WHERE request_id = $1 AND revision <= $2
 ORDER BY ordinal
 `
@@ -490,6 +492,7 @@ func (q *Queries) LoadDecisions(ctx context.Context, arg LoadDecisionsParams) ([
 		var i Decision
 		if err := rows.Scan(
 			&i.Receipt,
+			&i.SignedReceipt,
 			&i.RequestID,
 			&i.Ordinal,
 			&i.ApproverWorkspace,

@@ -80,6 +80,7 @@ CREATE TABLE payloads (
 
 CREATE TABLE decisions (
     receipt            TEXT    NOT NULL PRIMARY KEY,
+    signed_receipt     TEXT    NOT NULL, -- empty if nobody signed it
     request_id         TEXT    NOT NULL REFERENCES requests (id),
     ordinal            INTEGER NOT NULL CHECK (ordinal >= 1), -- its place among the request's decisions
     approver_workspace TEXT    NOT NULL,
