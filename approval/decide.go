@@ -191,6 +191,9 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 		"own":            own,
 		"policy":         ruling.Revision,
 	}
+	if b.Surface == Web && !b.SignedInAt.IsZero() {
+		detail["signed_in_at"] = timeText(b.SignedInAt)
+	}
 	if b.Surface == Web && b.Verdict == Approve && r.TakesPasskey() {
 		detail["passkey"] = b.Passkey
 	}
