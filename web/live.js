@@ -118,6 +118,9 @@ if (document.querySelector("[data-live]")) {
     changes = new EventSource("/live" + new URL(address, location.href).search);
     changes.addEventListener("changed", refresh);
     changes.addEventListener("open", refresh); // what was missed before
+    changes.addEventListener("error", (event) => {
+      if (event.target.readyState === EventSource.CLOSED) refresh(); // the session may be over
+    });
   };
   document.addEventListener("visibilitychange", follow);
   follow();

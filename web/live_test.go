@@ -88,8 +88,16 @@ func TestHiddenTabsHoldNoConnection(t *testing.T) {
 		open(tab, map[bool]string{true: "false", false: "true"}[i == 5])
 	}
 	s.Decide(t, approvaltest.Bob, r, approval.Approve)
-	if err := chromedp.Do(first, chromedp.Evaluate[chromedp.Void](`document.hidden = false; document.dispatchEvent(new Event("visibilitychange"))`)); err != nil {
-		t.Fatal(err)
+	look := func(hidden string) {
+		t.Helper()
+		if err := chromedp.Do(first, chromedp.Evaluate[chromedp.Void](`document.hidden = `+hidden+`; document.dispatchEvent(new Event("visibilitychange"))`)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	look("false")
 	until(first, t, "looked at again", `document.querySelector("#state").textContent.includes("Approved")`)
+	look("true")
+	s.Clock.Advance(15 * time.Minute)
+	look("false")
+	until(first, t, "looked at after the session", `document.querySelector("h1").textContent === "Sign in to review"`)
 }
