@@ -13,7 +13,7 @@ func TestBallotsComeFromPeople(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.New(t)
 	r := f.Propose(t)
-	for _, surface := range []approval.Surface{"", approval.InBand, "policy", "grant", "elsewhere"} {
+	for _, surface := range []approval.Surface{approval.Policy, approval.InBand, approval.Granted} {
 		ballot := approvaltest.Ballot(r, approval.Approve)
 		ballot.Surface = surface
 		_, decided := f.Service.Decide(t.Context(), approvaltest.Alice, ballot)
