@@ -2,6 +2,7 @@ package approval
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,4 +63,16 @@ func (r *Request) statement(d Decision, by, revision string) receipt.Statement {
 		said.Roles[i] = receipt.Role(held)
 	}
 	return said
+}
+
+// NoteReceiptKey records that another key signs receipts from now on, and who had it
+// made.
+func (s *Service) NoteReceiptKey(ctx context.Context, by Operator, key string) error {
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	event := newEvent(milliseconds(s.options.Now()), "receipt_key.rotated", "operator:"+by.Name, "", map[string]any{"key": key})
+	if err := s.store.Append(ctx, event); err != nil {
+		return fmt.Errorf("recording the key: %w", err)
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/approval/approvaltest"
+	"github.com/countersign/countersign/audit"
 	"github.com/countersign/countersign/db"
 	"github.com/countersign/countersign/gate"
 )
@@ -178,5 +179,24 @@ func TestNoDecisionWithoutAReceipt(t *testing.T) {
 	got, err := f.Store.Request(t.Context(), r.ID)
 	if err != nil || got.Status != approval.Pending || len(got.Decisions) != 0 || got.Revision != r.Revision {
 		t.Errorf("got %+v (%v), want it as it was", got, err)
+	}
+}
+
+// Who has another key sign is on record.
+func TestNoteReceiptKey(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.New(t)
+	if err := f.Service.NoteReceiptKey(t.Context(), approval.Operator{Name: "root"}, "the-key"); err != nil {
+		t.Fatal(err)
+	}
+	var last audit.Event
+	for event, err := range f.Store.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = event
+	}
+	if last.Type != "receipt_key.rotated" || last.Actor != "operator:root" || string(last.Detail) != `{"key":"the-key"}` || !last.At.Equal(approvaltest.Start) {
+		t.Errorf("the event is %+v", last)
 	}
 }

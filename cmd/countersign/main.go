@@ -38,6 +38,7 @@ type commands struct {
 	Token    tokenCommand    `cmd:"" help:"Create, list and revoke the tokens of agents."`
 	Tools    toolsCommand    `cmd:"" help:"List the tools of downstream servers, see what changed, and pin it."`
 	Grants   grantsCommand   `cmd:"" help:"List and revoke approvals that hold for more than once."`
+	Receipt  receiptCommand  `cmd:"" help:"Verify receipts of decisions, and look after the keys that sign them."`
 	Policy   policyCommand   `cmd:"" help:"Check, test, explain and compare policies, and print some to start from."`
 	Manifest manifestCommand `cmd:"" help:"Print the Slack app's manifest, with the fewest scopes that work."`
 	Doctor   doctorCommand   `cmd:"" help:"Check the configuration, the policy, Slack, the clock and the database, and say what to do."`

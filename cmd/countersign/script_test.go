@@ -38,6 +38,12 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 		},
+		"receipt-of": func() {
+			if err := receiptOf(os.Args[1]); err != nil {
+				fmt.Fprintln(os.Stderr, "receipt-of:", err)
+				os.Exit(1)
+			}
+		},
 		"see": func() {
 			if err := see(os.Args[1]); err != nil {
 				fmt.Fprintln(os.Stderr, "see:", err)
@@ -97,7 +103,11 @@ func record(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	service, err := approval.New(store, nil, approval.Options{Policy: rules})
+	keys, err := db.OpenReceiptKeys(arguments[0], time.Now())
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	service, err := approval.New(store, nil, approval.Options{Policy: rules, Signer: keys})
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -110,6 +120,31 @@ func record(arguments []string) error {
 		}
 	}
 	return store.Close()
+}
+
+// receiptOf is "receipt-of ACTION": the receipt of what was decided of such a request
+// in the data folder.
+func receiptOf(action string) error {
+	ctx := context.Background()
+	conf, err := readConfig("countersign.yaml")
+	if err != nil {
+		return err
+	}
+	store, err := db.Open(ctx, conf.Data, db.Options{})
+	if err != nil {
+		return err
+	}
+	requests, err := store.Recorded(ctx, 100)
+	for _, r := range requests {
+		if r.Action != action {
+			continue
+		}
+		if r, err = store.Request(ctx, r.ID); err != nil {
+			break
+		}
+		fmt.Println(r.Decisions[0].SignedReceipt)
+	}
+	return errors.Join(err, store.Close())
 }
 
 var update = flag.Bool("update", false, "write what commands print into the scripts that compare it")
@@ -176,6 +211,10 @@ func TestExitCodes(t *testing.T) {
 		{2, []string{"tools", "pin", "a.b", "--all"}},
 		{2, []string{"tools", "diff", "a.b", "c.d"}},
 		{2, []string{"grants", "revoke"}},
+		{2, []string{"receipt", "verify", well}},
+		{2, []string{"receipt", "verify", "--keys", well, "--server", "http://127.0.0.1:1", well}},
+		{2, []string{"receipt", "verify", "--keys", well, "--expect", "maybe", well}},
+		{3, []string{"receipt", "verify", "--keys", well, well}},
 		{1, []string{"tools", "list", "--config", filepath.Join(folder, "none.yaml")}},
 		{1, []string{"grants", "list", "--config", filepath.Join(folder, "none.yaml")}},
 		{2, []string{"mcp", "--gateway", "--server", "https://approvals.example.com"}},
