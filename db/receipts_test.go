@@ -152,7 +152,7 @@ func TestReceiptKeysThatCannotBeRead(t *testing.T) {
 		"nothing":           "",
 		"half":              string(whole[:len(whole)/2]),
 		"no secret":         strings.Replace(string(whole), ",\n      "+string(secret), "\n    }\n  ]\n}\n", 1),
-		"another's secret":  strings.Replace(string(whole), string(secret[:12]), `"d": "AAAA`, 1),
+		"another's secret":  strings.Replace(string(whole), string(secret[:12]), `"d": "AAAAAA`, 1),
 		"a member too many": strings.Replace(string(whole), `"kty"`, `"key_ops": [], "kty"`, 1),
 	} {
 		if content == string(whole) {
