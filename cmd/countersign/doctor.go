@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/audit"
@@ -135,6 +136,7 @@ func checkDatabase(ctx context.Context, conf config, rules *policy.Policy, say f
 		return nil
 	}
 	say(true, "audit log: %d events, each follows the one before; the last hash is %s", count, last)
+	checkReceiptKeys(conf, say)
 	tools, err := store.Tools(ctx)
 	if err != nil {
 		say(false, "tools: %v", err)
@@ -143,6 +145,21 @@ func checkDatabase(ctx context.Context, conf config, rules *policy.Policy, say f
 		checkTokens(ctx, store, rules, say)
 	}
 	return tools
+}
+
+// checkReceiptKeys reads the keys of receipts, without which nothing can be decided.
+func checkReceiptKeys(conf config, say func(bool, string, ...any)) {
+	keys, err := db.OpenReceiptKeys(conf.Data, time.Now())
+	if err != nil {
+		say(false, "receipts: %v", err)
+		return
+	}
+	set, err := publicKeys(keys)
+	if err != nil {
+		say(false, "receipts: %v", err)
+		return
+	}
+	say(true, "receipts: signed by the key %s", set.Keys[len(set.Keys)-1].ID)
 }
 
 // checkTokens looks for agents whose requests nobody could approve.

@@ -463,13 +463,19 @@ func TestDoctorOnPolicy(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t)
 	p.output(t, "token", "create", "crm-agent", "--owner", "U0ADA")
+	if well := p.output(t, "doctor"); !strings.Contains(well, "ok    receipts: signed by the key ") {
+		t.Errorf("the doctor says of the keys of receipts\n%s", well)
+	}
+	if err := os.Chmod(filepath.Join(p.folder, "countersign-data", "receipts.keys"), 0o640); err != nil {
+		t.Fatal(err)
+	}
 	const unused = "  nobody: {users: [U0SAM]}\n"
 	p.write(t, "policy.yaml", strings.Replace(programPolicy, "roles: {finance: {users: [U0ADA, U0GRACE, U0OLIVIA]}}\n", "roles:\n  finance: {users: [U0ADA]}\n"+unused, 1))
 	if err := os.Chmod(filepath.Join(p.folder, "policy.yaml"), 0o606); err != nil {
 		t.Fatal(err)
 	}
 	ill, err := p.command(t, nil, "doctor").Output()
-	for _, want := range []string{"policy.yaml:5:", "chmod o-w policy.yaml", "token of crm-agent (tok_", "without U0ADA"} {
+	for _, want := range []string{"policy.yaml:5:", "chmod o-w policy.yaml", "FAIL  receipts: ", "chmod 0600", "token of crm-agent (tok_", "without U0ADA"} {
 		if err == nil || !strings.Contains(string(ill), want) {
 			t.Errorf("%v, and the doctor doesn't say %q:\n%s", err, want, ill)
 		}

@@ -217,6 +217,15 @@ func (f configFlag) readReceiptKeys() (*db.ReceiptKeys, error) {
 	return db.OpenReceiptKeys(conf.Data, time.Now())
 }
 
+// publicKeys are what others verify receipts with, oldest first.
+func publicKeys(keys *db.ReceiptKeys) (receipt.KeySet, error) {
+	public, err := keys.Public()
+	if err != nil {
+		return receipt.KeySet{}, err
+	}
+	return receipt.ParseKeys(public)
+}
+
 type receiptKeysListCommand struct{ configFlag }
 
 func (c *receiptKeysListCommand) Run(p *process) error {
@@ -224,11 +233,7 @@ func (c *receiptKeysListCommand) Run(p *process) error {
 	if err != nil {
 		return err
 	}
-	public, err := keys.Public()
-	if err != nil {
-		return err
-	}
-	set, err := receipt.ParseKeys(public)
+	set, err := publicKeys(keys)
 	if err != nil {
 		return err
 	}
