@@ -312,7 +312,10 @@ type requestAnswer struct {
 	RejectedBy string `json:"rejectedBy,omitempty"`
 	// Outcome is what the run came to, as it was reported.
 	Outcome approval.Outcome `json:"outcome,omitempty"`
-	Detail  string           `json:"detail,omitempty"`
+	// Receipts are those of its decisions, oldest first. Each can be verified without
+	// this server.
+	Receipts []string `json:"receipts,omitempty"`
+	Detail   string   `json:"detail,omitempty"`
 }
 
 func (a *API) answer(r *approval.Request) ([]byte, error) {
@@ -332,6 +335,11 @@ func (a *API) answer(r *approval.Request) ([]byte, error) {
 		answer.WaitingFor = missing.String()
 	case approval.Rejected:
 		answer.RejectedBy = rejectedBy(r)
+	}
+	for _, d := range r.Decisions {
+		if d.SignedReceipt != "" {
+			answer.Receipts = append(answer.Receipts, d.SignedReceipt)
+		}
 	}
 	if r.Execution != nil {
 		answer.Outcome, answer.Detail = r.Execution.Outcome, r.Execution.Detail

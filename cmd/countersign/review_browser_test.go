@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/countersign/countersign/gate"
 )
 
 // atReview signs somebody of the demo in at the review page.
@@ -34,8 +36,8 @@ func TestReviewInABrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t, 390, 844)
 	_, address := startDemo(t)
-	var text, url string
-	var overflow bool
+	var text, url, signed string
+	var overflow, stillOverflow bool
 	err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile),
 		atReview(address, "U0ADA", "Ada Moreau"),
@@ -50,9 +52,20 @@ func TestReviewInABrowser(t *testing.T) {
 		show("#state", "Applied"),
 		show("#decided", "on this page"),
 		whole("review-applied"),
+		press("#decided summary"),
+		read(chromedp.Text(chromedp.CSS("#decided .receipt")), &signed),
+		read(chromedp.Evaluate[bool](`document.documentElement.scrollWidth > window.innerWidth`), &stillOverflow),
+		whole("review-receipt"),
 	)
 	if err != nil {
 		t.Fatal(err)
+	}
+	keys, err := gate.FetchReceiptKeys(t.Context(), address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := gate.VerifyReceipt(keys, signed); err != nil || !got.Approved || got.Surface != "web" || stillOverflow {
+		t.Errorf("the receipt on the page says %+v (%v), and makes it too wide: %t", got, err, stillOverflow)
 	}
 	for _, want := range []string{"last_seen_before", "2024-12-01", "customers not seen since", "Delete 214 inactive customer records", "no, says the agent", "Needs 1 of oncall"} {
 		if !strings.Contains(text, want) {

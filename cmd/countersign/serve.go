@@ -232,6 +232,7 @@ func (s *server) routes() (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", pages)
+	mux.Handle(web.ReceiptKeysPath, web.ReceiptKeys(s.receipts.Public, s.logger))
 	serve := func(path string, options mcp.Options) {
 		agents := mcp.NewHandler(s.flow, mcp.HandlerOptions{
 			Options:      options,
