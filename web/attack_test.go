@@ -335,6 +335,7 @@ func TestNobodyLearnsWhatThereIs(t *testing.T) {
 	known, unknown := string(g.requests[0].ID), "req_0123456789abcdef0123456789abcdef"
 	carol := g.signedIn(t, approvaltest.Carol)
 	g.People.Take("audit", approvaltest.Carol)
+	g.Clock.Advance(approval.StandingFor)
 	for _, b := range []*browser{g.browser(t), carol} {
 		plain := b.open(http.MethodGet, "/")
 		for _, address := range []string{"/review", "/review/edit"} {

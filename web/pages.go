@@ -255,18 +255,18 @@ var errSignedOut = errors.New("nobody is signed in")
 // errNoRole means that somebody holds no role, so there is nothing to show them.
 var errNoRole = errors.New("this account holds no role")
 
-// visitor returns who is signed in and the roles that they hold at this moment;
-// without any, their session has ended.
+// visitor returns who is signed in and the roles that they hold, as of a moment ago
+// if they only look; without any, their session has ended.
 func (p *pages) visitor(r *http.Request) (visitor, error) {
 	id := p.cookies.get(r, sessionCookie)
-	doing := r.Header.Get(unattended) == ""
-	one, ok := p.sessions.use(id, doing)
+	one, ok := p.sessions.use(id, r.Header.Get(unattended) == "")
 	if !ok {
 		return visitor{}, errSignedOut
 	}
-	look := p.service.Standing
-	if !doing && r.Method == http.MethodGet {
-		look = p.service.RecentStanding
+	// Slack answers about groups only so often, and those who decide need that.
+	look := p.service.RecentStanding
+	if r.Method == http.MethodPost {
+		look = p.service.Standing
 	}
 	roles, err := rolesOf(look(r.Context(), one.who))
 	if errors.Is(err, errNoRole) || errors.Is(err, approval.ErrIneligible) {

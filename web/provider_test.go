@@ -19,6 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/approval/approvaltest"
 	"github.com/countersign/countersign/web"
 )
@@ -231,6 +232,7 @@ func TestSignInWithAnotherProvider(t *testing.T) {
 		t.Errorf("the client shows %q, want %q", i.basic, want)
 	}
 	i.site.People.Bar(approvaltest.Alice, "a guest")
+	i.site.Clock.Advance(approval.StandingFor)
 	b.requireSignedIn("") // the account in Slack is what counts
 }
 

@@ -250,13 +250,14 @@ func TestSessionsEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens func(*site, *browser)
 		ends    bool
+		looked  bool // it takes a look at who somebody is
 	}{
-		"used in time":       {func(s *site, _ *browser) { s.Clock.Advance(15*time.Minute - time.Millisecond) }, false},
-		"not used":           {func(s *site, _ *browser) { s.Clock.Advance(15 * time.Minute) }, true},
-		"used all day":       {func(s *site, b *browser) { s.use(b, 8*time.Hour-time.Minute) }, false},
-		"used for too long":  {func(s *site, b *browser) { s.use(b, 8*time.Hour) }, true},
-		"without a role":     {func(s *site, _ *browser) { s.People.Take("finance", approvaltest.Alice) }, true},
-		"of what is a guest": {func(s *site, _ *browser) { s.People.Bar(approvaltest.Alice, "a guest") }, true},
+		"used in time":       {func(s *site, _ *browser) { s.Clock.Advance(15*time.Minute - time.Millisecond) }, false, false},
+		"not used":           {func(s *site, _ *browser) { s.Clock.Advance(15 * time.Minute) }, true, false},
+		"used all day":       {func(s *site, b *browser) { s.use(b, 8*time.Hour-time.Minute) }, false, false},
+		"used for too long":  {func(s *site, b *browser) { s.use(b, 8*time.Hour) }, true, false},
+		"without a role":     {func(s *site, _ *browser) { s.People.Take("finance", approvaltest.Alice) }, true, true},
+		"of what is a guest": {func(s *site, _ *browser) { s.People.Bar(approvaltest.Alice, "a guest") }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -264,6 +265,10 @@ func TestSessionsEnd(t *testing.T) {
 			b := s.browser(t)
 			b.signIn("U0ALICE")
 			test.happens(s, b)
+			if test.looked {
+				b.requireSignedIn("U0ALICE") // a moment ago
+				s.Clock.Advance(approval.StandingFor)
+			}
 			if !test.ends {
 				b.requireSignedIn("U0ALICE")
 				return
