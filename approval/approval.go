@@ -118,7 +118,7 @@ const (
 
 // person reports whether decisions from there are each made by a verified
 // person.
-func (s Surface) person() bool { return s != Policy && s != InBand && s != Granted }
+func (s Surface) person() bool { return s == Slack || s == Web }
 
 // Executor is who runs what was approved.
 type Executor string
