@@ -19,7 +19,7 @@ func until(ctx context.Context, t *testing.T, what, expression string) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
-		_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression))
+		_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(0)))
 		if err == nil {
 			return
 		}

@@ -61,17 +61,22 @@ const pageGone = "(-32000)"
 // page comes meanwhile.
 func waitFor(expression string) step {
 	return again(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		_, err := chromedp.Poll[bool](expression)(ctx, t)
+		_, err := chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(0))(ctx, t)
 		return chromedp.Void{}, err
 	})
 }
 
 // read keeps what a query returns.
 func read[T any](query chromedp.Action[T], into *T) step {
-	return func(ctx context.Context, t *chromedp.Target) (_ chromedp.Void, err error) {
+	return again(func(ctx context.Context, t *chromedp.Target) (_ chromedp.Void, err error) {
 		*into, err = query(ctx, t)
 		return chromedp.Void{}, err
-	}
+	})
+}
+
+// write types into what is there.
+func write(selector, text string) step {
+	return again(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
 func quoteJS(text string) string {
@@ -259,7 +264,7 @@ func TestDemoInABrowser(t *testing.T) {
 		chromedp.WaitNotPresent(chromedp.CSS("#modal[open]")),
 		press(`[data-action-id="reject"]`),
 		show("#modal", "billing.refund"),
-		chromedp.SendKeys(chromedp.CSS("#modal textarea"), "Only two of them were charged twice."),
+		write("#modal textarea", "Only two of them were charged twice."),
 		picture("reject"),
 		press("#modal [data-submit]"),
 		show("#messages h3", "Rejected"),

@@ -81,7 +81,7 @@ func TestPeoplesPagesOnAPhone(t *testing.T) {
 		chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile),
 		chromedp.Navigate(address+"/"),
 		signInAs("U0ADA"),
-		chromedp.WaitVisible(chromedp.CSS(open(first))),
+		again(chromedp.WaitVisible(chromedp.CSS(open(first)))),
 		chromedp.Evaluate[chromedp.Void](`void (window.sameDocument = true)`),
 		fits("queue"),
 	)
@@ -89,7 +89,7 @@ func TestPeoplesPagesOnAPhone(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := w.propose(t, "Delete test orders", "orders")
-	if err := chromedp.Do(ctx, chromedp.WaitVisible(chromedp.CSS(open(second))), fits("queue-grown")); err != nil {
+	if err := chromedp.Do(ctx, again(chromedp.WaitVisible(chromedp.CSS(open(second)))), fits("queue-grown")); err != nil {
 		t.Fatal(err)
 	}
 	w.decide(t, "U0GRACE", first, approval.Approve)
@@ -104,8 +104,8 @@ func TestPeoplesPagesOnAPhone(t *testing.T) {
 		fits("history"),
 		press("summary"),
 		fits("history-filters"),
-		chromedp.SendKeys(chromedp.CSS("#text"), "TEST ord"),
-		chromedp.SendKeys(chromedp.CSS("#decided_by"), "U0ADA\r"),
+		write("#text", "TEST ord"),
+		write("#decided_by", "U0ADA\r"),
 		show(".set", "Decided by: U0ADA"),
 		waitFor(`document.querySelectorAll(".requests li").length === 1`),
 		show(".requests h3", "crm.delete_records"),
