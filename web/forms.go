@@ -26,9 +26,10 @@ type forms struct {
 	GrantFacts     []presentation.Fact
 	GrantEnds      []presentation.Line
 	ReasonRequired bool
-	Typed          string // a reason that was typed before
-	NoEdit         string // why the arguments can't be edited here
-	Revoking       string // what ending the grant does
+	// What was typed before in the form that didn't work.
+	TypedApproving, TypedRejecting, TypedRevoking string
+	NoEdit                                        string // why the arguments can't be edited here
+	Revoking                                      string // what ending the grant does
 }
 
 // scopeChoice is how far an approval can go.
@@ -91,12 +92,24 @@ func (p *pages) formsFor(ctx context.Context, v visitor, request *approval.Reque
 	if wider := presentation.Wider(request); len(wider) > 0 {
 		f.Scopes = []scopeChoice{{approval.ScopeOnce, "Only this once"}}
 		for _, scope := range wider {
-			f.Scopes = append(f.Scopes, scopeChoice{scope, "For " + presentation.ScopeWords(scope)})
+			f.Scopes = append(f.Scopes, scopeChoice{scope, "For " + presentation.ScopeWords(scope) + ": the same action and target, any arguments, any number of times"})
 		}
 		f.Granting, f.GrantFacts = presentation.Granting(request, presentation.Limits{})
 		f.GrantEnds = presentation.GrantEnds(request, p.options.Now())
 	}
 	return f, nil
+}
+
+// keep puts what was typed back into the form that it was typed in.
+func (f *forms) keep(what typed) {
+	switch what.doing {
+	case string(approval.Approve):
+		f.TypedApproving = what.reason
+	case string(approval.Reject):
+		f.TypedRejecting = what.reason
+	case revokePath:
+		f.TypedRevoking = what.reason
+	}
 }
 
 // hindrance says why a visitor's approval wouldn't count.
@@ -139,7 +152,7 @@ func (p *pages) formOf(w http.ResponseWriter, r *http.Request, doing string, lim
 		if doing == editForm {
 			p.refuseEdit(w, r, v, f, problem)
 		} else {
-			p.showReview(w, r, http.StatusForbidden, v, answered{problem, r.PostFormValue("reason")})
+			p.showReview(w, r, http.StatusForbidden, v, answered{problem: problem, typed: reasonTyped(r)})
 		}
 	}
 	return v, f, ok
@@ -151,12 +164,12 @@ func (p *pages) came(w http.ResponseWriter, r *http.Request, v visitor, f shownF
 	case err == nil && len(said) == 0:
 		http.Redirect(w, r, reviewAddress(f.request), http.StatusSeeOther)
 	case known:
-		p.showReview(w, r, formStatus(err), v, answered{problem: said, reason: r.PostFormValue("reason")})
+		p.showReview(w, r, formStatus(err), v, answered{problem: said, done: err == nil || errors.Is(err, approval.ErrRecorded), typed: reasonTyped(r)})
 	default:
 		p.logger.Error("a form was not carried out", "approver", v.who.String(), "request_id", f.request, "err", err)
 		p.showReview(w, r, http.StatusServiceUnavailable, v, answered{
 			problem: presentation.Line{{Text: "That could not be stored, so nothing was decided. Please try again."}},
-			reason:  r.PostFormValue("reason"),
+			typed:   reasonTyped(r),
 		})
 	}
 }
@@ -208,7 +221,7 @@ func (p *pages) decide(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if b.Passkey, err = p.passkeyProof(r.Context(), v, request, b, r.PostForm); err != nil {
 			p.logger.Warn("a passkey isn't taken", "approver", v.who.String(), "request_id", f.request, "err", err)
-			p.showReview(w, r, passkeyStatus(err), v, answered{presentation.Line{{Text: passkeyProblem(err)}}, b.Reason})
+			p.showReview(w, r, passkeyStatus(err), v, answered{problem: presentation.Line{{Text: passkeyProblem(err)}}, typed: reasonTyped(r)})
 			return
 		}
 	}

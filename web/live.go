@@ -12,7 +12,7 @@ const keepAlive = 25 * time.Second
 
 // live tells a page that a request has changed, or any if none is named, so that
 // it can fetch itself again. It carries no data: whoever reads it needs to be
-// signed in to see anything. It ends with the first change after the session has.
+// signed in to see anything. It ends soon after the session has.
 func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 	r.Header.Set(unattended, "1")
 	v, err := p.visitor(r)
@@ -46,15 +46,12 @@ func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 	defer over.Stop()
 	quiet := time.NewTicker(keepAlive)
 	defer quiet.Stop()
+	const changed = "event: changed\ndata:\n\n"
 	said := ": listening\n\n"
 	for say(said) {
 		select {
 		case <-rung:
-			said = "event: changed\ndata:\n\n"
-			if _, ok := p.sessions.use(id, false); !ok {
-				say(said) // the page fetches itself again, which shows that somebody has to sign in
-				return
-			}
+			said = changed
 		case <-quiet.C:
 			said = ": quiet\n\n"
 		case <-over.C:
@@ -62,6 +59,10 @@ func (p *pages) live(w http.ResponseWriter, r *http.Request) {
 		case <-p.service.Draining():
 			return
 		case <-r.Context().Done():
+			return
+		}
+		if _, ok := p.sessions.use(id, false); !ok {
+			say(changed) // the page fetches itself again, which shows that somebody has to sign in
 			return
 		}
 	}

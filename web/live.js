@@ -17,7 +17,15 @@ const localize = () => {
     const at = new Date(time.dateTime);
     time.dataset.local = "yes";
     time.title = time.textContent;
-    time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+    time.textContent = at.toLocaleString(undefined, {
+      year: "numeric",
+      month: "short",
+      day: "numeric",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: time.closest(".timeline") ? "2-digit" : undefined,
+      timeZoneName: "short",
+    });
   }
 };
 
@@ -66,6 +74,7 @@ const otherVersion = (next) => {
   notice.append("The arguments have changed. ", again, ", before you decide.");
   shown.prepend(notice);
   for (const button of shown.querySelectorAll("button")) button.disabled = true;
+  again.focus();
   return true;
 };
 

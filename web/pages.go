@@ -228,6 +228,8 @@ func (p *pages) person(w http.ResponseWriter, r *http.Request) (visitor, bool) {
 	switch {
 	case errors.Is(err, errSignedOut) && p.chosen(r) != nil:
 		p.signIn(w, r)
+	case errors.Is(err, errSignedOut) && r.Method == http.MethodPost:
+		p.showSignIn(w, http.StatusOK, errNothingDone, backFrom(r))
 	case errors.Is(err, errSignedOut):
 		p.showSignIn(w, http.StatusOK, nil, backFrom(r))
 	case err != nil:
@@ -251,6 +253,9 @@ const unattended = "Countersign-Unattended"
 
 // errSignedOut means that nobody is signed in, or somebody who may no longer be.
 var errSignedOut = errors.New("nobody is signed in")
+
+// errNothingDone means that somebody sent a form after their session had ended.
+var errNothingDone = errors.New("a form was sent without a session")
 
 // errNoRole means that somebody holds no role, so there is nothing to show them.
 var errNoRole = errors.New("this account holds no role")

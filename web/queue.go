@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 )
 
 // decidedLately is how many of a person's decisions stand below their queue.
@@ -56,7 +57,11 @@ func (p *pages) queue(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, one := range own {
 		verdict := "approved"
-		if one.Decision.Verdict == approval.Reject {
+		switch {
+		case one.Decision.Verdict == approval.Approve:
+		case presentation.Revoked(one.Request):
+			verdict = "revoked"
+		default:
 			verdict = "rejected"
 		}
 		content.Decided = append(content.Decided, decided{verdict, one.Decision.At, listedOf(one.Decision.Receipt, one.Request, now)})

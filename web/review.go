@@ -25,6 +25,7 @@ type reviewPage struct {
 	Until        int64     // the deadline in milliseconds since 1970
 	Left         string    // until then
 	Problem      presentation.Line
+	Done         bool // that is no problem, but what was done
 	Facts        []presentation.Fact
 	Warnings     []presentation.Line
 	PurposeLabel presentation.Line
@@ -37,12 +38,30 @@ type reviewPage struct {
 	History      []presentation.Line
 	Quotes       []presentation.Quote
 	Needs        string
-	Decisions    []approval.Decision
+	Decisions    []decisionView
 	Explanation  string
 	Policy       string // the beginning of its revision
 	Timeline     []presentation.Happening
 	More         bool // the timeline has only the beginning
 	Forms        forms
+}
+
+// decisionView is a decision, in words.
+type decisionView struct {
+	approval.Decision
+	Revoked    bool   // it took back what was approved
+	ScopeWords string // how far an approval goes; empty is once
+}
+
+func decisionsOf(request *approval.Request) []decisionView {
+	views := make([]decisionView, len(request.Decisions))
+	for i, d := range request.Decisions {
+		views[i] = decisionView{Decision: d, Revoked: d.Verdict == approval.Reject && presentation.Revoked(request)}
+		if d.Scope != "" {
+			views[i].ScopeWords = presentation.ScopeWords(d.Scope)
+		}
+	}
+	return views
 }
 
 // argumentsView is the whole of the arguments.
@@ -67,6 +86,9 @@ type changesView struct {
 // largest arguments would make ten megabytes of them, each time that somebody looks.
 const mostChanges = 2000
 
+// revokePath is where approvals are taken back.
+const revokePath = "/review/revoke"
+
 // thePage is where people look at a request here.
 const thePage = "the page"
 
@@ -82,7 +104,7 @@ func (p *pages) routeReview(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("POST /review/decide", p.decide)
-	mux.HandleFunc("POST /review/revoke", p.revoke)
+	mux.HandleFunc("POST "+revokePath, p.revoke)
 	mux.HandleFunc("POST /review/end-grant", p.endGrant)
 	mux.HandleFunc("POST /review/settle", p.settle)
 	mux.HandleFunc("GET /review/edit", p.showEdit)
@@ -97,7 +119,19 @@ func reviewAddress(id approval.ID) string {
 // answered is what came of a form that didn't work, for the page that says so.
 type answered struct {
 	problem presentation.Line
-	reason  string // that was typed
+	done    bool // it isn't a problem: it says what was done
+	typed   typed
+}
+
+// typed is a reason that was typed, and in which form.
+type typed struct{ doing, reason string }
+
+func reasonTyped(r *http.Request) typed {
+	doing := r.PostFormValue("verdict")
+	if doing == "" {
+		doing = r.URL.Path
+	}
+	return typed{doing, r.PostFormValue("reason")}
 }
 
 // showReview shows the request that the address or a form names.
@@ -111,7 +145,10 @@ func (p *pages) showReview(w http.ResponseWriter, r *http.Request, status int, v
 		p.fail(w, v, "showing a request", err)
 		return
 	}
-	content.Problem, content.Forms.Typed = came.problem, came.reason
+	content.Problem, content.Done = came.problem, came.done
+	if !came.done {
+		content.Forms.keep(came.typed)
+	}
 	p.show(w, status, "review.html", v, content)
 }
 
@@ -159,7 +196,7 @@ func (p *pages) reviewOf(r *http.Request, v visitor, request *approval.Request) 
 		GrantedBy:   request.GrantedBy,
 		History:     presentation.History(request),
 		Quotes:      presentation.Reasons(request),
-		Decisions:   request.Decisions,
+		Decisions:   decisionsOf(request),
 		Explanation: visible.Text(request.Explanation),
 		Policy:      shortened(visible.Line(request.Ruling.Revision), 12),
 	}

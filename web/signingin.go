@@ -139,6 +139,8 @@ func (p *pages) signedIn(r *http.Request, from *provider) (is identity, back str
 // inWords says why somebody isn't signed in, for them to read.
 func inWords(err error) string {
 	switch {
+	case errors.Is(err, errNothingDone):
+		return "You aren't signed in any more, so nothing was decided or changed. Sign in, and do it again."
 	case errors.Is(err, errNoRole):
 		return "Your account holds no role here, so there is nothing for you to decide."
 	case errors.Is(err, approval.ErrIneligible), errors.Is(err, errNotOurs):

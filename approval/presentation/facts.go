@@ -225,16 +225,16 @@ func (f *Facts) count() Line {
 	case more && stated != nil && len(lists) == 0:
 		l.Text("⚠️ ")
 		l.Strong(Digits(*stated))
-		l.Text(" stated")
+		l.Text(" stated" + beforeEdit(f.r))
 	case stated != nil && len(lists) == 0:
 		l.Strong(Digits(*stated))
-		l.Text(" stated")
+		l.Text(" stated" + beforeEdit(f.r))
 	case stated != nil:
 		if more || contradicted(*stated, lists) {
 			l.Text("⚠️ ")
 		}
 		l.Strong(Digits(*stated))
-		l.Text(" stated · ")
+		l.Text(" stated" + beforeEdit(f.r) + " · ")
 		f.lists(&l, lists)
 	case len(lists) == 0:
 		l.Text("not stated")
@@ -253,6 +253,15 @@ func (f *Facts) count() Line {
 		l.Text(" counted by the policy")
 	}
 	return l
+}
+
+// beforeEdit follows what the agent stated of arguments that somebody has edited
+// since.
+func beforeEdit(r *approval.Request) string {
+	if r.Version > 1 {
+		return " before the edit"
+	}
+	return ""
 }
 
 // ruledCount is on how many things the policy found that the request acts, if that
@@ -431,6 +440,8 @@ func Phrase(r *approval.Request) (action, count string) {
 		count = " on " + Counted(ruled, "record")
 	case r.StatedCount != nil && contradicted(*r.StatedCount, lists):
 		count = " on " + Digits(*r.StatedCount) + " stated, " + Counted(int64(lists[0].Length), "record") + " listed"
+	case r.StatedCount != nil && r.Version > 1:
+		count = " on " + Digits(*r.StatedCount) + " stated" + beforeEdit(r)
 	case r.StatedCount != nil:
 		count = " on " + Counted(*r.StatedCount, "record")
 	case len(lists) == 1:

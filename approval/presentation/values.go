@@ -24,8 +24,10 @@ type Value struct {
 	// Warns says that the note is about something that may not be what it looks
 	// like.
 	Warns bool
-	// List says that it holds elements, and not members.
+	// List says that it holds elements, and not members; Flat that those are texts,
+	// numbers and the like.
 	List  bool
+	Flat  bool
 	Items []Value
 }
 
@@ -63,7 +65,9 @@ func (n jsonNode) value(name string, left *int) Value {
 		if v.List {
 			v.Note = Counted(int64(len(n.items)), "element")
 		}
+		v.Flat = v.List
 		for i, item := range n.items {
+			v.Flat = v.Flat && item.value.open == 0
 			name := visible.Line(item.name)
 			if v.List {
 				name = strconv.Itoa(i + 1)
