@@ -16,7 +16,7 @@ import (
 // until waits for what a page comes to say, also if another one comes meanwhile.
 func until(ctx context.Context, t *testing.T, what, expression string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(0)))
