@@ -61,7 +61,8 @@ func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.Read
 	}
 	s.end()
 	s.prompts.wait()
-	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+	// A host that goes away is the end, whether it is noticed by reading or by writing.
+	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 		return fmt.Errorf("serving stdio: %w", err)
 	}
 	return nil
