@@ -49,7 +49,11 @@ const replace = (old, fresh) => {
     time.removeAttribute("data-local");
   }
   for (const left of [...clean.querySelectorAll("[data-until]"), ...fresh.querySelectorAll("[data-until]")]) left.textContent = "";
-  if (clean.isEqualNode(fresh)) return;
+  // What a device is asked, and answers, is no change of the request; and a form that
+  // it is asked for is sent from where it is.
+  for (const line of clean.querySelectorAll("[data-passkey-problem]")) line.remove();
+  for (const button of clean.querySelectorAll("[data-asking]")) button.removeAttribute("data-asking");
+  if (clean.isEqualNode(fresh) || old.querySelector("[data-asking]")) return;
   for (const typed of old.querySelectorAll("textarea[id]")) {
     const field = fresh.querySelector(`#${typed.id}`);
     if (field) field.value = typed.value;
