@@ -97,6 +97,9 @@ type Ruling struct {
 	// InBand means that an answer of the agent's own client is enough to approve.
 	// It is never so above tier 3, nor for what isn't classified.
 	InBand bool `json:"in_band,omitempty"`
+	// InView means that a decision made in the view that the agent's own host
+	// shows is enough. It is never so for a first use.
+	InView bool `json:"in_view,omitempty"`
 
 	// Count is on how many things the call acts, Amount what it is worth.
 	Count  Quantity `json:"count,omitzero"`
@@ -225,7 +228,7 @@ func (r Ruling) StricterThan(before Ruling) string {
 		return ""
 	case r.Tier > before.Tier:
 		return fmt.Sprintf("The policy now sorts this action as %s; it was %s.", r.Tier, before.Tier)
-	case before.InBand && !r.InBand:
+	case before.InBand && !r.InBand, before.InView && !r.InView:
 		return "The policy now has people of a role decide on this action."
 	default:
 		return r.Requirement.stricterThan(before.Requirement)

@@ -115,6 +115,7 @@ func anyRuling(t *rapid.T) policy.Ruling {
 		Target:       text(t, "ruled target"),
 		Idempotency:  text(t, "idempotency"),
 		InBand:       rapid.Bool().Draw(t, "in band"),
+		InView:       rapid.Bool().Draw(t, "in view"),
 		Count:        anyQuantity(t),
 		Amount:       anyQuantity(t),
 		FirstUse:     policy.FirstUse{Tool: rapid.Bool().Draw(t, "first use of the tool")},
