@@ -104,7 +104,7 @@ func TestDeniedCall(t *testing.T) {
 	if _, err := f.Service.ClaimToRun(t.Context(), r.ID, r.ToolPin); !errors.Is(err, approval.ErrRejected) {
 		t.Errorf("claiming it: %v", err)
 	}
-	if _, err := f.Service.Confirm(t.Context(), f.Agent, r.ID, r.Digest, true); !errors.Is(err, approval.ErrDecided) {
+	if _, err := f.Service.Confirm(t.Context(), f.Agent, approvaltest.Answer(r, true)); !errors.Is(err, approval.ErrDecided) {
 		t.Errorf("confirming it: %v", err)
 	}
 }

@@ -111,6 +111,10 @@ const (
 	// InBand is an answer that an agent's own client gave. It says that the
 	// client confirmed, not who did, and never fills a role's place.
 	InBand Surface = "in-band"
+	// App is a view that an agent's host shows next to the conversation, or that
+	// host itself, which takes back what its agent asked. Like InBand it says that
+	// the client confirmed: a server can't tell a view's call from a model's.
+	App Surface = "app"
 	// Granted is where a decision came from that a person made before, for more
 	// than once.
 	Granted Surface = "grant"
@@ -119,6 +123,9 @@ const (
 // person reports whether decisions from there are each made by a verified
 // person.
 func (s Surface) person() bool { return s == Slack || s == Web }
+
+// client reports whether decisions from there are the agent's client's.
+func (s Surface) client() bool { return s == InBand || s == App }
 
 // Executor is who runs what was approved.
 type Executor string

@@ -105,7 +105,9 @@ func (s *Service) ask(ctx context.Context, current *policy.Policy, agent Agent, 
 			return nil, err
 		}
 	}
-	r.ClientOnly = r.Status == Pending && p.AskClient && r.Ruling.InBand
+	if r.Status == Pending {
+		r.ClientOnly = p.AskClient && r.Ruling.InBand
+	}
 	var destinations []string
 	if r.Status == Pending && !r.ClientOnly {
 		destinations = s.options.Destinations

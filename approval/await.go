@@ -28,6 +28,12 @@ func (s *Service) Await(ctx context.Context, agent Agent, id ID, bound time.Dura
 	return s.await(ctx, agent, id, bound, func(r *Request) bool { return r.Status == Pending })
 }
 
+// AwaitChange is Status that waits, as Await does, until the request's Revision is
+// another one than revision.
+func (s *Service) AwaitChange(ctx context.Context, agent Agent, id ID, revision int64, bound time.Duration) (*Request, error) {
+	return s.await(ctx, agent, id, bound, func(r *Request) bool { return r.Revision == revision })
+}
+
 // await waits as long as goOn says of the request.
 func (s *Service) await(ctx context.Context, agent Agent, id ID, bound time.Duration, goOn func(*Request) bool) (*Request, error) {
 	rung, stop := s.bell.Listen(id)

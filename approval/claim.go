@@ -104,6 +104,9 @@ func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) st
 			return "The policy no longer offers an approval as wide as the grant that approved this."
 		}
 		approved = backed.granted
+		if approved.confirmed() {
+			return "" // as above, since it covers only what policy lets that be enough for
+		}
 	}
 	if missing := approved.missingNow(backed.present); len(missing) > 0 {
 		return "Somebody who approved no longer counts, so " + policy.Words(missing) + " is missing."

@@ -211,7 +211,7 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 		r.record(now, "request.approved", who.String(), b.Surface, map[string]any{
 			"apply_by": timeText(r.ApplyBy),
 		})
-		r.grant(who, b.Surface, now)
+		r.grant(who.String(), b.Surface, r.approvals(), now)
 	}
 	return nil
 }
@@ -363,6 +363,7 @@ func notWeaker(before, next policy.Ruling) policy.Ruling {
 	kept.Count, kept.Amount, kept.FirstUse, kept.Target = next.Count, next.Amount, next.FirstUse, next.Target
 	// Where policy asks nobody, the client's answer is no less.
 	kept.InBand = before.InBand && (next.InBand || next.Effect == policy.Allow)
+	kept.InView = before.InView && (next.InView || next.Effect == policy.Allow)
 	kept.Redactions = redactions(before, next)
 	if next.StricterThan(before) == "" {
 		return kept

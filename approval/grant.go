@@ -68,9 +68,9 @@ func scopeOf(b Ballot) string {
 
 // grant gives what everybody who approved wants to allow, now that they have:
 // the shortest time, and the session if anybody meant only that.
-func (r *Request) grant(who Approver, surface Surface, now time.Time) {
+func (r *Request) grant(by string, surface Surface, approvals []Decision, now time.Time) {
 	given := Grant{GrantedAt: now, ExpiresAt: now.Add(MaxGrant)}
-	for _, d := range r.approvals() {
+	for _, d := range approvals {
 		switch within, err := time.ParseDuration(d.Scope); {
 		case d.Scope == ScopeSession:
 			given.Session = r.Session
@@ -85,7 +85,7 @@ func (r *Request) grant(who Approver, surface Surface, now time.Time) {
 		}
 	}
 	r.Grant = &given
-	r.record(now, "grant.created", who.String(), surface, map[string]any{
+	r.record(now, "grant.created", by, surface, map[string]any{
 		"scope":      given.Scope,
 		"session":    given.Session != "",
 		"expires_at": timeText(given.ExpiresAt),
@@ -111,13 +111,13 @@ func earlier(a, b time.Time) time.Time {
 
 // covers reports whether the request's grant approves another one: the same
 // agent's, of the same tool and target, for which policy asks for no more than
-// was asked when it was granted.
+// was asked when it was granted. What a view granted covers what a view shows.
 func (r *Request) covers(next *Request, now time.Time) bool {
 	g := r.Grant
 	return g != nil && g.Active(now) &&
 		(g.Session == "" || g.Session == next.Session) &&
 		r.Agent == next.Agent && r.ActsFor == next.ActsFor &&
-		r.Executor == next.Executor &&
+		r.Executor == next.Executor && (!r.confirmed() || next.ViewDecides()) &&
 		r.Action == next.Action && next.actsOn() != "" && r.actsOn() == next.actsOn() &&
 		r.Ruling.Environment == next.Ruling.Environment &&
 		r.ToolPin == next.ToolPin && !next.Unpinned &&

@@ -20,7 +20,7 @@ func inStaging(p *approval.Proposal) { p.Environment = "staging" }
 
 func confirm(t *testing.T, f *approvaltest.Fixture, r *approval.Request, accept bool) (*approval.Request, error) {
 	t.Helper()
-	return f.Service.Confirm(t.Context(), f.Agent, r.ID, r.Digest, accept)
+	return f.Service.Confirm(t.Context(), f.Agent, approvaltest.Answer(r, accept))
 }
 
 // The client's answer decides where policy says so, once, and is on record as
@@ -157,13 +157,13 @@ func TestConfirmWhat(t *testing.T) {
 			return confirm(t, f, r, true)
 		}, approval.ErrStale},
 		"another agent's": {func(t *testing.T, r *approval.Request) (*approval.Request, error) {
-			return f.Service.Confirm(t.Context(), approval.Agent{Name: "another"}, r.ID, r.Digest, true)
+			return f.Service.Confirm(t.Context(), approval.Agent{Name: "another"}, approvaltest.Answer(r, true))
 		}, approval.ErrNotFound},
 		"of an agent of another person": {func(t *testing.T, r *approval.Request) (*approval.Request, error) {
-			return f.Service.Confirm(t.Context(), approval.Agent{Name: f.Agent.Name, Owner: approvaltest.Bob}, r.ID, r.Digest, true)
+			return f.Service.Confirm(t.Context(), approval.Agent{Name: f.Agent.Name, Owner: approvaltest.Bob}, approvaltest.Answer(r, true))
 		}, approval.ErrNotFound},
 		"no request": {func(t *testing.T, r *approval.Request) (*approval.Request, error) {
-			return f.Service.Confirm(t.Context(), f.Agent, "req_x", r.Digest, true)
+			return f.Service.Confirm(t.Context(), f.Agent, approvaltest.Answer(&approval.Request{ID: "req_x"}, true))
 		}, approval.ErrNotFound},
 		"what a person approved": {func(t *testing.T, r *approval.Request) (*approval.Request, error) {
 			f.Decide(t, approvaltest.Alice, r, approval.Approve)
@@ -267,7 +267,7 @@ func TestPolicyChangesDuringAConfirmation(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got, err := service.Confirm(t.Context(), f.Agent, r.ID, r.Digest, true); !errors.Is(err, approval.ErrNotInBand) || got.Status != approval.Pending {
+	if got, err := service.Confirm(t.Context(), f.Agent, approvaltest.Answer(r, true)); !errors.Is(err, approval.ErrNotInBand) || got.Status != approval.Pending {
 		t.Errorf("got %s (%v)", got.Status, err)
 	}
 }
@@ -451,7 +451,7 @@ func TestEightAnswersOneCounts(t *testing.T) {
 	for range 30 {
 		r := f.ProposeRun(t, inStaging)
 		results := contend(func(i int) error {
-			_, err := f.Service.Confirm(t.Context(), f.Agent, r.ID, r.Digest, i%2 == 0)
+			_, err := f.Service.Confirm(t.Context(), f.Agent, approvaltest.Answer(r, i%2 == 0))
 			return err
 		})
 		if won := count(t, results, approval.ErrDecided); won != 1 {

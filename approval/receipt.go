@@ -59,6 +59,10 @@ func (r *Request) statement(d Decision, by, revision string) receipt.Statement {
 	if d.Verdict == Approve {
 		said.Scope = cmp.Or(d.Scope, ScopeOnce)
 	}
+	if d.Surface.client() {
+		said.ClientConfirmed = d.Verdict == Approve
+		said.ActsFor = r.ActsFor.String()
+	}
 	for i, held := range d.Roles {
 		said.Roles[i] = receipt.Role(held)
 	}

@@ -103,7 +103,7 @@ func TestEveryDecisionHasAReceipt(t *testing.T) {
 				t.Fatal(err)
 			}
 			return r
-		}, gate.Receipt{Approved: true, Scope: "once", DecidedBy: "agent:deployer", Surface: "in-band"}},
+		}, gate.Receipt{Approved: true, Scope: "once", ClientConfirmed: true, DecidedBy: "agent:deployer", Surface: "in-band"}},
 		{"the client declines", func() *approval.Request {
 			r, err := confirm(t, f, f.ProposeRun(t, inStaging), false)
 			if err != nil {

@@ -40,6 +40,9 @@ type Request struct {
 	// ClientOnly says that nobody was told but the agent's client, since its
 	// answer is enough.
 	ClientOnly bool
+	// HostView says that it is shown in a view of the agent's host, where a decision
+	// counts if the ruling's InView says so.
+	HostView bool
 
 	Version int // starts at 1; an edit makes the next
 	Digest  Digest
@@ -159,6 +162,11 @@ type Proposal struct {
 	// AskClient says that the agent's client will be asked to confirm, where the
 	// policy lets that be enough. Then no destination is told.
 	AskClient bool
+	// HostView says that the agent's host shows it in a view.
+	HostView bool
+	// Unseen says that the agent's host can't show it, and that nobody else is to be
+	// asked: what policy leaves to people is denied.
+	Unseen bool
 
 	// TTL is how long people have to decide. Zero means DefaultTTL; other
 	// values are brought within MinTTL and MaxTTL.
@@ -244,6 +252,7 @@ func asked(agent Agent, p Proposal) *Request {
 		Unpinned:    p.Unpinned,
 		Hints:       p.Hints,
 		Session:     p.Session,
+		HostView:    p.HostView,
 		Payload:     append(Payload(nil), p.Payload...),
 		Version:     1,
 		Status:      Pending,
@@ -294,8 +303,15 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 	if ruling.Effect != policy.RequireApproval {
 		return r, r.decideByPolicy(now, random, signer)
 	}
+	if p.Unseen {
+		r.ClientOnly = true
+		return r, r.decideWithoutPerson(App, Reject, unseen, "countersign", now, random, signer)
+	}
 	return r, nil
 }
+
+// unseen is why a request is denied whose agent's host can't show it.
+const unseen = "The agent's host can't show this to a person, and nobody else is asked."
 
 // decideByPolicy decides a new request that people aren't asked about. It stands
 // in the same records as people's decisions, with the rule as its decider. What
@@ -315,20 +331,32 @@ func (r *Request) decideByPolicy(now time.Time, random io.Reader, signer Signer)
 // decideWithoutPerson records a decision that no person makes now, and what it
 // makes of the request. It counts no change: the caller does.
 func (r *Request) decideWithoutPerson(surface Surface, verdict Verdict, reason, by string, now time.Time, random io.Reader, signer Signer) error {
-	d, err := r.issue(Decision{Verdict: verdict, Reason: reason, Surface: surface}, by, r.Ruling.Revision, now, random, signer)
+	return r.decideAlone(Decision{Verdict: verdict, Reason: reason, Surface: surface}, by, now, random, signer)
+}
+
+// decideAlone is decideWithoutPerson of a decision that may go further than once.
+func (r *Request) decideAlone(d Decision, by string, now time.Time, random io.Reader, signer Signer) error {
+	d, err := r.issue(d, by, r.Ruling.Revision, now, random, signer)
 	if err != nil {
 		return err
 	}
 	r.DecidedAt = now
-	detail := map[string]any{"receipt": d.Receipt, "signed_receipt": d.SignedReceipt, "reason": reason}
-	if verdict == Reject {
-		r.Status, r.Reason, r.ClosedAt = Rejected, reason, now
-		r.record(now, "request.rejected", by, surface, detail)
+	detail := map[string]any{"receipt": d.Receipt, "signed_receipt": d.SignedReceipt, "reason": d.Reason}
+	if d.Surface.client() {
+		detail["client_confirmed"] = d.Verdict == Approve
+		detail["acts_for"] = r.ActsFor.String()
+	}
+	if d.Verdict == Reject {
+		r.Status, r.Reason, r.ClosedAt = Rejected, d.Reason, now
+		r.record(now, "request.rejected", by, d.Surface, detail)
 		return nil
+	}
+	if d.Scope != "" {
+		detail["scope"] = d.Scope
 	}
 	r.Status, r.ApplyBy = Approved, now.Add(r.Ruling.ApplyWithin)
 	detail["apply_by"] = timeText(r.ApplyBy)
-	r.record(now, "request.approved", by, surface, detail)
+	r.record(now, "request.approved", by, d.Surface, detail)
 	return nil
 }
 

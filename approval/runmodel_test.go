@@ -726,7 +726,7 @@ func runsAgainstModel(t *testing.T, rt *rapid.T, f *approvaltest.Fixture, polici
 			clock := f.Clock.Now()
 			status := r.status(clock)
 			now := m.policy.says(r.call)
-			_, err := f.Service.Confirm(ctx, agentOf(r), r.id, r.shown.Digest, accept)
+			_, err := f.Service.Confirm(ctx, agentOf(r), approvaltest.Answer(&approval.Request{ID: r.id, Digest: r.shown.Digest}, accept))
 			var want error
 			switch {
 			case status != approval.Pending:

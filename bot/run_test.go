@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/approvaltest"
 	"github.com/countersign/countersign/bot"
 	"github.com/countersign/countersign/bot/slacksim"
 	"github.com/countersign/countersign/policy"
@@ -253,7 +254,7 @@ func TestCardOfAClientsAnswer(t *testing.T) {
 			w.run()
 			r := w.call()
 			old := w.payload("U0ADA", w.card(r, "Approval needed"), "approve")
-			if _, err := w.service.Confirm(w.context(), w.agent, r.ID, r.Digest, test.accept); err != nil {
+			if _, err := w.service.Confirm(w.context(), w.agent, approvaltest.Answer(r, test.accept)); err != nil {
 				t.Fatal(err)
 			}
 			card := w.card(r, test.card)

@@ -50,13 +50,18 @@ type Receipt struct {
 	// DecidedBy is who decided, such as "slack:T024BE7LD/U024BE7LH" for a workspace and
 	// a user in it, if Person is true. Otherwise it is what decided without a verified
 	// person, such as "policy:small-refunds".
-	DecidedBy string        `json:"decidedBy"`
-	Person    bool          `json:"person"`
-	Surface   string        `json:"surface"` // where, such as "slack" or "web"
-	Roles     []ReceiptRole `json:"roles"`
-	Policy    string        `json:"policy"` // the revision of the policy that ruled
-	DecidedAt time.Time     `json:"decidedAt"`
-	KeyID     string        `json:"keyId"` // of the key that signed it
+	DecidedBy string `json:"decidedBy"`
+	Person    bool   `json:"person"`
+	// ClientConfirmed means that the agent's own client approved. ActsFor is then the
+	// person whom the client acts for, who isn't known to have seen it; empty if that
+	// is nobody.
+	ClientConfirmed bool          `json:"clientConfirmed,omitempty"`
+	ActsFor         string        `json:"actsFor,omitempty"`
+	Surface         string        `json:"surface"` // where, such as "slack" or "web"
+	Roles           []ReceiptRole `json:"roles"`
+	Policy          string        `json:"policy"` // the revision of the policy that ruled
+	DecidedAt       time.Time     `json:"decidedAt"`
+	KeyID           string        `json:"keyId"` // of the key that signed it
 }
 
 // ReceiptRole is a role that was asked for and that an approver held.
@@ -163,19 +168,21 @@ func (k receiptKey) check(said receipt.Statement) (Receipt, error) {
 		roles[i] = ReceiptRole(held)
 	}
 	return Receipt{
-		ID:        said.Receipt,
-		RequestID: said.Request,
-		Version:   said.Version,
-		Digest:    said.Digest,
-		Approved:  approved,
-		Scope:     said.Scope,
-		DecidedBy: said.DecidedBy,
-		Person:    said.Person,
-		Surface:   said.Surface,
-		Roles:     roles,
-		Policy:    said.Policy,
-		DecidedAt: at,
-		KeyID:     k.ID,
+		ID:              said.Receipt,
+		RequestID:       said.Request,
+		Version:         said.Version,
+		Digest:          said.Digest,
+		Approved:        approved,
+		Scope:           said.Scope,
+		DecidedBy:       said.DecidedBy,
+		Person:          said.Person,
+		ClientConfirmed: said.ClientConfirmed,
+		ActsFor:         said.ActsFor,
+		Surface:         said.Surface,
+		Roles:           roles,
+		Policy:          said.Policy,
+		DecidedAt:       at,
+		KeyID:           k.ID,
 	}, nil
 }
 

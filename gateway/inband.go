@@ -201,7 +201,11 @@ func (c *call) leaveToPeople(id approval.ID) (json.RawMessage, error) {
 
 // decided records the client's answer and does what it says.
 func (c *call) decided(id approval.ID, shown approval.Digest, accept bool) (json.RawMessage, error) {
-	r, err := c.service.Confirm(c.ctx, c.agent, id, shown, accept)
+	verdict := approval.Reject
+	if accept {
+		verdict = approval.Approve
+	}
+	r, err := c.service.Confirm(c.ctx, c.agent, approval.Confirmation{Request: id, Surface: approval.InBand, Digest: shown, Verdict: verdict})
 	switch {
 	case err == nil:
 		return c.settle(r, c.options.AwaitBound)

@@ -381,7 +381,7 @@ integrations: {files: {tools: {delete: {tier: 3}}}}
 		t.Fatal(err)
 	}
 	r = propose()
-	if _, err := f.Service.Confirm(t.Context(), f.Agent, r.ID, r.Digest, false); err != nil {
+	if _, err := f.Service.Confirm(t.Context(), f.Agent, approvaltest.Answer(r, false)); err != nil {
 		t.Fatal(err)
 	}
 	says(r, "The agent's client declined.", "Nothing ran")

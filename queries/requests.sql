@@ -1,12 +1,12 @@
 -- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, rules, explanation, asked, reminders, escalated,
+    executor, tool_pin, unpinned, hints, session, client_only, host_view, version, digest, effect, tier, ruling, rules, explanation, asked, reminders, escalated,
     status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     @id, @agent, @acts_for_workspace, @acts_for_user, @purpose, @action, @target, @environment, @stated_count, @reversible,
-    @executor, @tool_pin, @unpinned, @hints, @session, @client_only, @version, @digest, @effect, @tier, @ruling, @rules, @explanation, @asked, @reminders, @escalated,
+    @executor, @tool_pin, @unpinned, @hints, @session, @client_only, @host_view, @version, @digest, @effect, @tier, @ruling, @rules, @explanation, @asked, @reminders, @escalated,
     @status, @reason, @editors, @granted_by, @execution_id,
     @created_at, @expires_at, @decided_at, @apply_by, @closed_at, @updated_at, @deadline, @due_at, @revision
 );
@@ -220,7 +220,7 @@ JOIN decisions ON decisions.request_id = requests.id
 WHERE requests.asked = @asked AND requests.agent = @agent
     AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
     AND requests.status = 'rejected' AND requests.effect = 'require_approval'
-    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band');
+    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band', 'app');
 
 -- name: RecordUse :exec
 INSERT INTO uses (agent, owner_workspace, owner_user, environment, integration, tool, last_used_at)

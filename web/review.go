@@ -251,7 +251,7 @@ func (p *pages) changes(r *http.Request, v visitor, request *approval.Request, n
 			view.Left = presentation.Counted(int64(left), "more line")
 		}
 		if version > 1 {
-			view.By.Person(request.Editors[version-2])
+			view.By = presentation.Editor(request.Editors[version-2])
 		} else {
 			view.By.Text(visible.Line(request.Agent))
 		}

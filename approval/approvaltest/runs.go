@@ -102,3 +102,12 @@ func (f *Fixture) Run(t testing.TB, r *approval.Request, result string) *approva
 	}
 	return ran
 }
+
+// Answer is what an agent's client answers that was shown a request.
+func Answer(r *approval.Request, accept bool) approval.Confirmation {
+	c := approval.Confirmation{Request: r.ID, Surface: approval.InBand, Digest: r.Digest, Verdict: approval.Reject}
+	if accept {
+		c.Verdict = approval.Approve
+	}
+	return c
+}

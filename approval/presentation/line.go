@@ -120,10 +120,22 @@ func listed(all []Line) Line {
 	return l
 }
 
-func people(all []approval.Approver) Line {
+// Editor names who edited a request: a person, or nobody known where an edit was made
+// in the agent's host.
+func Editor(who approval.Approver) Line {
+	var l Line
+	if who.IsZero() {
+		l.Text("somebody in the agent's host")
+	} else {
+		l.Person(who)
+	}
+	return l
+}
+
+func editors(all []approval.Approver) Line {
 	lines := make([]Line, len(all))
 	for i, who := range all {
-		lines[i].Person(who)
+		lines[i] = Editor(who)
 	}
 	return listed(lines)
 }

@@ -42,6 +42,8 @@ func consented(r *approval.Request) string {
 		return "Approved"
 	case d.Surface == approval.InBand:
 		return "Confirmed by the client"
+	case d.Surface == approval.App:
+		return "Confirmed in the agent's host"
 	case d.Surface == approval.Granted:
 		return "Approved by a grant"
 	default:

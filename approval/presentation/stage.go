@@ -52,6 +52,10 @@ func StageOf(r *approval.Request) Stage {
 			return Stage{"⛔", "Superseded, will not run"}
 		case d.Surface == approval.InBand:
 			return Stage{"⛔", "Declined by the client"}
+		case d.Surface == approval.App && !r.ApplyBy.IsZero():
+			return Stage{"⛔", "Taken back in the agent's host"}
+		case d.Surface == approval.App:
+			return Stage{"⛔", "Denied in the agent's host"}
 		default:
 			return Stage{"⛔", "Denied by the policy"}
 		}
@@ -152,6 +156,8 @@ func approvedBy(r *approval.Request) Line {
 		l.Add(Approvers(r))
 	case d.Surface == approval.InBand:
 		l.Text("confirmed by the agent's client, not by a verified person")
+	case d.Surface == approval.App:
+		l.Text("confirmed in the agent's host, not by a verified person")
 	case d.Surface == approval.Granted:
 		l.Text("granted with another request")
 	default:
@@ -238,7 +244,7 @@ func History(r *approval.Request) []Line {
 	var all []Line
 	say := func(parts ...any) { all = append(all, said(parts...)) }
 	if len(r.Editors) > 0 {
-		say("Arguments edited by ", people(r.Editors), "; approvals from before don't count")
+		say("Arguments edited by ", editors(r.Editors), "; approvals from before don't count")
 	}
 	gateway := r.Executor == approval.ByGateway
 	if given := approvals(r); len(given) > 0 {
@@ -285,6 +291,10 @@ func History(r *approval.Request) []Line {
 			say("⛔ Superseded ", r.ClosedAt, ". "+askAgain(r))
 		case d.Surface == approval.InBand:
 			say("⛔ Declined by the agent's client, not by a verified person, ", d.At)
+		case d.Surface == approval.App && !r.ApplyBy.IsZero():
+			say("⛔ Taken back in the agent's host, not by a verified person, ", d.At)
+		case d.Surface == approval.App:
+			say("⛔ Denied in the agent's host, not by a verified person, ", d.At)
 		default:
 			say("⛔ Denied by the policy, ", d.At)
 		}
@@ -317,9 +327,12 @@ type Quote struct {
 	Text  string
 }
 
-// Reasons are those that approvers gave.
+// Reasons are those that approvers gave, or whoever confirmed in the agent's host.
 func Reasons(r *approval.Request) []Quote {
 	var all []Quote
+	if d := withoutPerson(r, approval.Approve); d != nil && d.Surface == approval.App && d.Reason != "" {
+		all = append(all, Quote{Line{{Kind: Strong, Text: "Reason given in the agent's host"}}, visible.Text(d.Reason)})
+	}
 	for _, d := range approvals(r) {
 		if d.Reason == "" {
 			continue

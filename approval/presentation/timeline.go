@@ -91,6 +91,8 @@ func happening(event audit.Event) Happening {
 			say("Rejected by ", person, ", which is final")
 		case strings.HasPrefix(event.Actor, "policy:"):
 			say("Denied by the policy, without a person")
+		case event.Actor == "countersign":
+			say("Denied, since the agent's host can't show it to a person")
 		default:
 			say("Declined by the agent's client, not by a verified person")
 		}
@@ -140,6 +142,8 @@ func happening(event audit.Event) Happening {
 		say("The client of ", by, " confirmed")
 	case "client.declined":
 		say("The client of ", by, " declined")
+	case "client.withdrew":
+		say("The client of ", by, " took the request back")
 	case "request.reminded":
 		say("People were reminded")
 	case "request.escalated":

@@ -152,6 +152,7 @@ func printReceipt(w io.Writer, r gate.Receipt) error {
 	row("Digest", r.Digest)
 	row("Scope", r.Scope)
 	row("Roles", heldRoles(r.Roles))
+	row("Acting for", r.ActsFor)
 	row("Policy", r.Policy)
 	row("Receipt", r.ID)
 	row("Key", r.KeyID)
@@ -175,7 +176,11 @@ func decidedBy(r gate.Receipt) string {
 	case "grant":
 		return fmt.Sprintf("by what people granted with %s", what)
 	case "agent":
-		return fmt.Sprintf("by the client of the agent %s, not by a verified person", what)
+		where := "by the client"
+		if approval.Surface(r.Surface) == approval.App {
+			where = "in the host"
+		}
+		return fmt.Sprintf("%s of the agent %s, not by a verified person", where, what)
 	}
 	return "by " + by + ", not by a verified person"
 }

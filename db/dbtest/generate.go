@@ -63,6 +63,7 @@ func anyRequest(t *rapid.T) *approval.Request {
 		Unpinned:    rapid.Bool().Draw(t, "unpinned"),
 		Hints:       anyHints(t),
 		Session:     text(t, "session"),
+		HostView:    rapid.Bool().Draw(t, "host view"),
 		Ruling:      anyRuling(t),
 		Explanation: text(t, "explanation"),
 		Asked:       anyDigest(t),
@@ -203,7 +204,7 @@ func anyDecision(t *rapid.T, r *approval.Request, number int) approval.Decision 
 	}
 	if len(r.Decisions) == 0 && rapid.Bool().Draw(t, "without a person") {
 		d.Approver = approval.Approver{}
-		d.Surface = rapid.SampledFrom([]approval.Surface{approval.Policy, approval.InBand, approval.Granted}).Draw(t, "from")
+		d.Surface = rapid.SampledFrom([]approval.Surface{approval.Policy, approval.InBand, approval.App, approval.Granted}).Draw(t, "from")
 	}
 	return d
 }

@@ -37,10 +37,15 @@ type Statement struct {
 	// without one. Person says which.
 	DecidedBy string `json:"decided_by"`
 	Person    bool   `json:"person"`
-	Surface   string `json:"surface"`
-	Roles     []Role `json:"roles"`  // that the person held and that were asked for
-	Policy    string `json:"policy"` // the revision that ruled
-	DecidedAt string `json:"decided_at"`
+	// ClientConfirmed means that the agent's own client approved. ActsFor is then the
+	// person whom the client acts for, who isn't known to have seen it; empty if that
+	// is nobody.
+	ClientConfirmed bool   `json:"client_confirmed,omitempty"`
+	ActsFor         string `json:"acts_for,omitempty"`
+	Surface         string `json:"surface"`
+	Roles           []Role `json:"roles"`  // that the person held and that were asked for
+	Policy          string `json:"policy"` // the revision that ruled
+	DecidedAt       string `json:"decided_at"`
 }
 
 // Role is a role that somebody held when they decided, and through what.

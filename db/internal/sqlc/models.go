@@ -127,6 +127,7 @@ type Request struct {
 	Hints            string
 	Session          string
 	ClientOnly       int64
+	HostView         int64
 	Version          int64
 	Digest           []byte
 	Effect           string

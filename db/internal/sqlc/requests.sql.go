@@ -283,14 +283,14 @@ func (q *Queries) InsertPayload(ctx context.Context, arg InsertPayloadParams) er
 const insertRequest = `-- name: InsertRequest :exec
 INSERT INTO requests (
     id, agent, acts_for_workspace, acts_for_user, purpose, action, target, environment, stated_count, reversible,
-    executor, tool_pin, unpinned, hints, session, client_only, version, digest, effect, tier, ruling, rules, explanation, asked, reminders, escalated,
+    executor, tool_pin, unpinned, hints, session, client_only, host_view, version, digest, effect, tier, ruling, rules, explanation, asked, reminders, escalated,
     status, reason, editors, granted_by, execution_id,
     created_at, expires_at, decided_at, apply_by, closed_at, updated_at, deadline, due_at, revision
 ) VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
-    $27, $28, $29, $30, $31,
-    $32, $33, $34, $35, $36, $37, $38, $39, $40
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
+    $28, $29, $30, $31, $32,
+    $33, $34, $35, $36, $37, $38, $39, $40, $41
 )
 `
 
@@ -311,6 +311,7 @@ type InsertRequestParams struct {
 	Hints            string
 	Session          string
 	ClientOnly       int64
+	HostView         int64
 	Version          int64
 	Digest           []byte
 	Effect           string
@@ -355,6 +356,7 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) er
 		arg.Hints,
 		arg.Session,
 		arg.ClientOnly,
+		arg.HostView,
 		arg.Version,
 		arg.Digest,
 		arg.Effect,
@@ -404,7 +406,7 @@ JOIN decisions ON decisions.request_id = requests.id
 WHERE requests.asked = $1 AND requests.agent = $2
     AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
     AND requests.status = 'rejected' AND requests.effect = 'require_approval'
-    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band')
+    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band', 'app')
 `
 
 type LastRejectionParams struct {
@@ -539,7 +541,7 @@ func (q *Queries) LoadPayload(ctx context.Context, arg LoadPayloadParams) ([]byt
 
 const loadRequest = `-- name: LoadRequest :one
 SELECT
-    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.rules, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
+    requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.host_view, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.rules, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision,
     payloads.payload,
     executions.version AS execution_version,
     executions.started_at,
@@ -623,6 +625,7 @@ func (q *Queries) LoadRequest(ctx context.Context, id string) (LoadRequestRow, e
 		&i.Request.Hints,
 		&i.Request.Session,
 		&i.Request.ClientOnly,
+		&i.Request.HostView,
 		&i.Request.Version,
 		&i.Request.Digest,
 		&i.Request.Effect,
@@ -839,7 +842,7 @@ func (q *Queries) PendingTwins(ctx context.Context, arg PendingTwinsParams) ([]s
 }
 
 const recentRequests = `-- name: RecentRequests :many
-SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.rules, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
+SELECT requests.id, requests.agent, requests.acts_for_workspace, requests.acts_for_user, requests.purpose, requests.action, requests.target, requests.environment, requests.stated_count, requests.reversible, requests.executor, requests.tool_pin, requests.unpinned, requests.hints, requests.session, requests.client_only, requests.host_view, requests.version, requests.digest, requests.effect, requests.tier, requests.ruling, requests.rules, requests.explanation, requests.asked, requests.reminders, requests.escalated, requests.status, requests.reason, requests.editors, requests.granted_by, requests.execution_id, requests.created_at, requests.expires_at, requests.decided_at, requests.apply_by, requests.closed_at, requests.updated_at, requests.deadline, requests.due_at, requests.revision, payloads.payload
 FROM requests
 JOIN payloads ON payloads.request_id = requests.id AND payloads.version = 1
 ORDER BY requests.id DESC
@@ -879,6 +882,7 @@ func (q *Queries) RecentRequests(ctx context.Context, count int64) ([]RecentRequ
 			&i.Request.Hints,
 			&i.Request.Session,
 			&i.Request.ClientOnly,
+			&i.Request.HostView,
 			&i.Request.Version,
 			&i.Request.Digest,
 			&i.Request.Effect,

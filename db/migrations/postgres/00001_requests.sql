@@ -19,6 +19,7 @@ CREATE TABLE requests (
     hints              TEXT    NOT NULL, -- JSON of policy.Hints
     session            TEXT    NOT NULL,
     client_only        BIGINT  NOT NULL CHECK (client_only IN (0, 1)), -- only the agent's client was told
+    host_view          BIGINT  NOT NULL CHECK (host_view IN (0, 1)), -- a view of the agent's host shows it
     version            BIGINT  NOT NULL CHECK (version >= 1),
     digest             BYTEA   NOT NULL,
     effect             TEXT    NOT NULL CHECK (effect IN ('allow', 'require_approval', 'deny')),
@@ -97,7 +98,7 @@ CREATE TABLE decisions (
     revision           BIGINT  NOT NULL, -- the request's revision that has it first
     UNIQUE (request_id, ordinal),
     UNIQUE (request_id, version, approver_workspace, approver_user, verdict),
-    CHECK ((surface IN ('policy', 'in-band', 'grant')) = (approver_workspace = '' AND approver_user = '')) -- everywhere else a person decides
+    CHECK ((surface IN ('policy', 'in-band', 'app', 'grant')) = (approver_workspace = '' AND approver_user = '')) -- everywhere else a person decides
 );
 
 CREATE INDEX decisions_of_people ON decisions (approver_workspace, approver_user, receipt) WHERE approver_user <> '';

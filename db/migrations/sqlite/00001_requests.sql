@@ -19,6 +19,7 @@ CREATE TABLE requests (
     hints              TEXT    NOT NULL, -- JSON of policy.Hints
     session            TEXT    NOT NULL,
     client_only        INTEGER NOT NULL CHECK (client_only IN (0, 1)), -- only the agent's client was told
+    host_view          INTEGER NOT NULL CHECK (host_view IN (0, 1)), -- a view of the agent's host shows it
     version            INTEGER NOT NULL CHECK (version >= 1),
     digest             BLOB    NOT NULL,
     effect             TEXT    NOT NULL CHECK (effect IN ('allow', 'require_approval', 'deny')),
@@ -97,7 +98,7 @@ CREATE TABLE decisions (
     revision           INTEGER NOT NULL, -- the request's revision that has it first
     UNIQUE (request_id, ordinal),
     UNIQUE (request_id, version, approver_workspace, approver_user, verdict),
-    CHECK ((surface IN ('policy', 'in-band', 'grant')) = (approver_workspace = '' AND approver_user = '')) -- everywhere else a person decides
+    CHECK ((surface IN ('policy', 'in-band', 'app', 'grant')) = (approver_workspace = '' AND approver_user = '')) -- everywhere else a person decides
 ) STRICT;
 
 CREATE INDEX decisions_of_people ON decisions (approver_workspace, approver_user, receipt) WHERE approver_user <> '';

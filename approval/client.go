@@ -1,0 +1,244 @@
+package approval
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countersign/countersign/policy"
+)
+
+// Confirmation is an answer of the agent's own client: what it decided, and what
+// exactly it was shown.
+type Confirmation struct {
+	Request ID
+	// Surface is how the client was asked: InBand or App.
+	Surface Surface
+	// Digest is that of the version that was shown.
+	Digest  Digest
+	Verdict Verdict
+	Reason  string // may be empty; at most MaxReason characters
+	// Scope is how far an approval goes: one of the request's Scopes, or empty for
+	// once.
+	Scope string
+	// Edited are the arguments to approve in place of those that were shown; nil if
+	// it is those. Only a view edits.
+	Edited []byte
+}
+
+func (c Confirmation) check(payloadLimit int) error {
+	if !c.Surface.client() {
+		return invalid("surface", "is %q, where no client decides", c.Surface)
+	}
+	if c.Verdict != Approve && c.Verdict != Reject {
+		return invalid("verdict", "is %q; approve and reject are accepted", c.Verdict)
+	}
+	if c.Edited != nil {
+		if c.Surface != App || c.Verdict != Approve {
+			return invalid("edited", "is only for approving in a view")
+		}
+		if err := checkPayload(c.Edited, payloadLimit); err != nil {
+			return err
+		}
+	}
+	return checkText("reason", c.Reason, MaxReason)
+}
+
+// Confirm records the answer of the agent's own client, where the policy lets
+// that be enough, and what it edited with it. It works once, since the request is
+// decided by it. ErrNotInBand if policy wanted more than the client's word when it
+// was asked, and of a yes also if it does now, or wants more for the edited
+// arguments; ErrDenied if it denies those. Otherwise ErrNotFound, ErrStale,
+// ErrDecided, ErrExpired, ErrApplied, ErrReasonRequired or an InputError says why
+// not, and nothing changed.
+func (s *Service) Confirm(ctx context.Context, agent Agent, c Confirmation) (*Request, error) {
+	if err := c.check(s.options.PayloadLimit); err != nil {
+		return nil, err
+	}
+	ctx, cancel := uninterrupted(ctx, decideLimit)
+	defer cancel()
+	r, err := s.Status(ctx, agent, c.Request)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Settled(); err != nil {
+		return r, err
+	}
+	payload := r.Payload
+	if c.Edited != nil {
+		if err := checkArguments(r.Executor, c.Edited); err != nil {
+			return r, err
+		}
+		payload = c.Edited
+	}
+	return s.underPolicy(r, func(current *policy.Policy) (*Request, error) {
+		explained, err := s.rule(ctx, current, r, payload)
+		if err != nil {
+			return r, err
+		}
+		return s.change(ctx, c.Request, func(r *Request, now time.Time) error {
+			if s.Policy() != current {
+				return errPolicyChanged
+			}
+			// An edit comes before what may yet be refused.
+			next := *r
+			if err := next.confirm(agent, c, explained, now, s.options.Rand, s.options.Signer); err != nil {
+				return err
+			}
+			*r = next
+			return nil
+		})
+	})
+}
+
+// heeds reports whether an answer of the agent's client from there is enough.
+func (r *Request) heeds(surface Surface) bool {
+	switch surface {
+	case InBand:
+		return r.Ruling.InBand
+	case App:
+		return r.ViewDecides()
+	default:
+		return false
+	}
+}
+
+// ViewDecides reports whether a decision counts that is made in the view of the
+// agent's host. What the gateway runs is never decided there.
+func (r *Request) ViewDecides() bool {
+	return r.HostView && r.Executor == ByAgent && r.Ruling.InView
+}
+
+// confirmed reports whether the agent's client approved what the request is now.
+func (r *Request) confirmed() bool {
+	for _, d := range r.Decisions {
+		if d.Surface.client() && d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest {
+			return r.heeds(d.Surface)
+		}
+	}
+	return false
+}
+
+// confirm records a client's answer. explained is what policy says now of what it
+// answered on.
+func (r *Request) confirm(agent Agent, c Confirmation, explained policy.Explanation, now time.Time, random io.Reader, signer Signer) error {
+	if err := r.Settled(); err != nil {
+		return err
+	}
+	if c.Digest != r.Digest {
+		return ErrStale
+	}
+	if !r.heeds(c.Surface) {
+		return ErrNotInBand // the client wasn't to be asked
+	}
+	by := "agent:" + agent.Name
+	d := Decision{Verdict: c.Verdict, Reason: c.Reason, Surface: c.Surface}
+	if c.Verdict == Reject {
+		if c.Surface == InBand {
+			d.Reason = "The agent's client declined."
+		}
+		r.changed(now, "client.declined", by, c.Surface, nil)
+		return r.decideAlone(d, by, now, random, signer)
+	}
+	ruling := explained.Ruling
+	if c.Edited != nil {
+		if ruling.Effect == policy.RequireApproval && !ruling.InView {
+			return ErrNotInBand
+		}
+		if err := r.edit(Approver{}, r.Version, c.Edited, explained, c.Surface, now); err != nil {
+			return err
+		}
+	} else if ruling.StricterThan(r.Ruling) != "" {
+		return ErrNotInBand
+	}
+	if !r.heeds(c.Surface) {
+		return ErrNotInBand
+	}
+	if !slices.Contains(r.Scopes(), cmp.Or(c.Scope, ScopeOnce)) {
+		return invalid("scope", "is %q; %s are offered for this request", c.Scope, strings.Join(r.Scopes(), ", "))
+	}
+	if r.Ruling.Requirement.ReasonRequired && strings.TrimSpace(c.Reason) == "" {
+		return ErrReasonRequired
+	}
+	if c.Surface == InBand {
+		d.Reason = "Confirmed by the agent's client, not by a verified person."
+	}
+	if c.Scope != ScopeOnce {
+		d.Scope = c.Scope
+	}
+	r.changed(now, "client.confirmed", by, c.Surface, map[string]any{"policy": ruling.Revision})
+	if err := r.decideAlone(d, by, now, random, signer); err != nil {
+		return err
+	}
+	r.grant(by, c.Surface, []Decision{d}, now)
+	return nil
+}
+
+// TellPeople has people decide on a request of which only the agent's client was
+// told, since that gave no answer or its answer isn't enough. It does nothing to
+// a request that is decided or of which people were told before.
+func (s *Service) TellPeople(ctx context.Context, agent Agent, id ID) (*Request, error) {
+	ctx, cancel := uninterrupted(ctx, changeLimit)
+	defer cancel()
+	r, err := s.Status(ctx, agent, id)
+	if err != nil || r.Status != Pending || !r.ClientOnly {
+		return r, err
+	}
+	return s.change(ctx, id, func(r *Request, now time.Time) error {
+		if r.Status == Pending && r.ClientOnly {
+			r.ClientOnly, r.tell = false, s.options.Destinations
+			r.changed(now, "people.told", "countersign", "", nil)
+		}
+		return nil
+	})
+}
+
+// Withdraw takes back what the agent itself asked, for its host: nothing that the
+// request says runs, whoever approved it, and what its approval granted ends. It
+// works while the request is pending, or approved and not applied; afterwards
+// ErrDecided, ErrExpired or ErrApplied says why not. shown is the digest of what the
+// host showed, for ErrStale if the request is something else now; the zero Digest is
+// whatever it is. reason may be empty.
+func (s *Service) Withdraw(ctx context.Context, agent Agent, id ID, shown Digest, reason string) (*Request, error) {
+	if err := checkText("reason", reason, MaxReason); err != nil {
+		return nil, err
+	}
+	ctx, cancel := uninterrupted(ctx, decideLimit)
+	defer cancel()
+	if _, err := s.Status(ctx, agent, id); err != nil {
+		return nil, err
+	}
+	return s.change(ctx, id, func(r *Request, now time.Time) error {
+		return r.withdraw(agent, shown, reason, now, s.options.Rand, s.options.Signer)
+	})
+}
+
+func (r *Request) withdraw(agent Agent, shown Digest, reason string, now time.Time, random io.Reader, signer Signer) error {
+	if r.Executor != ByAgent {
+		return ErrServerRuns
+	}
+	if err := r.Settled(); err != nil && r.Status != Approved {
+		return err
+	}
+	if shown != (Digest{}) && shown != r.Digest {
+		return ErrStale
+	}
+	by, decidedAt := "agent:"+agent.Name, r.DecidedAt
+	if r.Grant != nil && r.Grant.Active(now) {
+		if err := r.revokeGrant(by, App, now); err != nil {
+			return fmt.Errorf("ending what was granted: %w", err)
+		}
+	}
+	r.changed(now, "client.withdrew", by, App, nil)
+	if err := r.decideAlone(Decision{Verdict: Reject, Reason: reason, Surface: App}, by, now, random, signer); err != nil {
+		return err
+	}
+	if !decidedAt.IsZero() {
+		r.DecidedAt = decidedAt
+	}
+	return nil
+}
