@@ -83,7 +83,11 @@ func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) st
 	if backed.pin != r.ToolPin {
 		return toolChanged
 	}
-	if why := ruling.StricterThan(r.Ruling); why != "" {
+	before := r.ruledForPeople()
+	if r.confirmed() != "" || backed.granted != nil && backed.granted.confirmed() != "" {
+		before = r.Ruling
+	}
+	if why := ruling.StricterThan(before); why != "" {
 		return why
 	}
 	if !now.Before(r.DecidedAt.Add(ruling.ApplyWithin)) {
@@ -92,7 +96,7 @@ func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) st
 	if r.Ruling.Effect == policy.Allow {
 		return "" // nobody was asked, and policy still asks nobody
 	}
-	if r.confirmed() {
+	if r.confirmed() != "" {
 		return "" // policy still lets that be enough, or it would be stricter
 	}
 	approved := r
@@ -104,8 +108,8 @@ func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) st
 			return "The policy no longer offers an approval as wide as the grant that approved this."
 		}
 		approved = backed.granted
-		if approved.confirmed() {
-			return "" // as above, since it covers only what policy lets that be enough for
+		if approved.confirmed() != "" {
+			return "" // as above
 		}
 	}
 	if missing := approved.missingNow(backed.present); len(missing) > 0 {

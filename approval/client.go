@@ -113,14 +113,31 @@ func (r *Request) ViewDecides() bool {
 	return r.HostView && r.Executor == ByAgent && r.Ruling.InView
 }
 
-// confirmed reports whether the agent's client approved what the request is now.
-func (r *Request) confirmed() bool {
+// confirmed is how the agent's client approved what the request is now; empty if it
+// didn't.
+func (r *Request) confirmed() Surface {
 	for _, d := range r.Decisions {
-		if d.Surface.client() && d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest {
-			return r.heeds(d.Surface)
+		if d.Surface.client() && d.Verdict == Approve && d.Version == r.Version && d.Digest == r.Digest && r.heeds(d.Surface) {
+			return d.Surface
 		}
 	}
-	return false
+	return ""
+}
+
+// ruledForPeople is the ruling that what people approve is held to: whether a view
+// would have been enough is nothing to them.
+func (r *Request) ruledForPeople() policy.Ruling {
+	ruling := r.Ruling
+	ruling.InView = false
+	return ruling
+}
+
+// enough reports whether the client's yes is, under what policy says now.
+func (c Confirmation) enough(ruling policy.Ruling) bool {
+	if c.Surface == InBand {
+		return ruling.InBand
+	}
+	return ruling.InView || ruling.Effect == policy.Allow
 }
 
 // confirm records a client's answer. explained is what policy says now of what it
@@ -145,10 +162,13 @@ func (r *Request) confirm(agent Agent, c Confirmation, explained policy.Explanat
 		return r.decideAlone(d, by, now, random, signer)
 	}
 	ruling := explained.Ruling
+	if ruling.Effect == policy.Deny {
+		return fmt.Errorf("%w: %s", ErrDenied, ruling.Reason())
+	}
+	if !c.enough(ruling) {
+		return ErrNotInBand
+	}
 	if c.Edited != nil {
-		if ruling.Effect == policy.RequireApproval && !ruling.InView {
-			return ErrNotInBand
-		}
 		if err := r.edit(Approver{}, r.Version, c.Edited, explained, c.Surface, now); err != nil {
 			return err
 		}

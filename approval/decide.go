@@ -150,7 +150,7 @@ func (r *Request) decide(who Approver, standing Standing, ruling policy.Ruling, 
 	if err := r.proved(b, now); err != nil {
 		return err
 	}
-	stricter := ruling.StricterThan(r.Ruling)
+	stricter := ruling.StricterThan(r.ruledForPeople())
 	held := required(r.Ruling.Requirement, standing.Roles)
 	if stricter != "" {
 		// Those whom policy asks now may end it too.

@@ -117,7 +117,7 @@ func (r *Request) covers(next *Request, now time.Time) bool {
 	return g != nil && g.Active(now) &&
 		(g.Session == "" || g.Session == next.Session) &&
 		r.Agent == next.Agent && r.ActsFor == next.ActsFor &&
-		r.Executor == next.Executor && (!r.confirmed() || next.ViewDecides()) &&
+		r.Executor == next.Executor && (r.confirmed() == "" || next.ViewDecides()) &&
 		r.Action == next.Action && next.actsOn() != "" && r.actsOn() == next.actsOn() &&
 		r.Ruling.Environment == next.Ruling.Environment &&
 		r.ToolPin == next.ToolPin && !next.Unpinned &&

@@ -325,7 +325,7 @@ func (s *Service) claim(ctx context.Context, r *Request, by, pin string) (*Reque
 // more: people have to be asked again, instead of it approving what never runs.
 func (s *Service) endHollow(ctx context.Context, backed backing) {
 	granted := backed.granted
-	if granted == nil || granted.confirmed() || len(granted.missingNow(backed.present)) == 0 {
+	if granted == nil || granted.confirmed() != "" || len(granted.missingNow(backed.present)) == 0 {
 		return
 	}
 	_, err := s.change(ctx, granted.ID, func(r *Request, now time.Time) error {
