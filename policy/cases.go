@@ -40,6 +40,7 @@ type Expectation struct {
 	Amount   *Quantity
 	Target   *string // what the policy says that the call acts on; nil if not stated
 	InBand   *bool   // whether a client's own answer is enough; nil if not stated
+	InView   *bool   // whether a decision in the host's view is; nil if not stated
 	// Redacted are JSON Pointers to all leaves of the payload that are hidden.
 	Redacted []string
 }
@@ -89,6 +90,7 @@ type expectationDocument struct {
 	Amount   node               `yaml:"amount"`
 	Target   *string            `yaml:"target"`
 	InBand   *bool              `yaml:"in_band"`
+	InView   *bool              `yaml:"in_view"`
 	Redacted []string           `yaml:"redacted"`
 }
 
@@ -238,6 +240,7 @@ func (c *caseReader) expectation(at place, written expectationDocument) Expectat
 		Amount:   c.quantity(at.of("amount"), written.Amount),
 		Target:   written.Target,
 		InBand:   written.InBand,
+		InView:   written.InView,
 		Redacted: written.Redacted,
 	}
 	switch written.Effect {

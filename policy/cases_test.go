@@ -91,6 +91,7 @@ cases:
       amount: 1500.5
       target: invoice 7
       in_band: false
+      in_view: true
       redacted: [/customer/card]
 `)
 	count, yes, no := int64(214), true, false
@@ -133,6 +134,7 @@ cases:
 				Amount:   &policy.Quantity{Value: 1500.5, Known: true},
 				Target:   new("invoice 7"),
 				InBand:   &no,
+				InView:   &yes,
 				Redacted: []string{"/customer/card"},
 			},
 		},

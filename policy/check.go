@@ -20,7 +20,8 @@ func (p *Policy) Check() Findings {
 	c.checkStanzas()
 	c.checkThresholds()
 	c.checkNames()
-	c.checkInBandPlaces()
+	c.checkUnverifiedPlaces(c.inBand, c.source.InBand)
+	c.checkUnverifiedPlaces(c.inView, c.source.InView)
 	c.checkApprovals()
 	c.checkSecrets()
 	slices.SortFunc(c.found, Finding.compare)
@@ -187,35 +188,6 @@ func (c *checker) checkNames() {
 	}
 }
 
-// checkInBandPlaces finds places in which an answer of an agent's own client is
-// enough and may not be meant to be, and places where it never counts.
-func (c *checker) checkInBandPlaces() {
-	const careful = "and that isn't the answer of a person with a role, since some clients say yes by themselves; leave it out unless that is meant"
-	written := c.source.InBand
-	if written == nil {
-		return
-	}
-	at := place{"in_band"}
-	for i, name := range written.Environments {
-		if name == production {
-			c.finding(at.of("environments", i), "in production, what an agent's own client answers is enough, %s", careful)
-		}
-	}
-	if len(written.Environments) == 0 && len(c.environments) == 1 {
-		c.finding(at, "has no effect: it is about all environments but production, and there is no other; take it out")
-	}
-	for i, name := range written.Modes {
-		switch name {
-		case modeStrict:
-			c.finding(at.of("modes", i), "in mode strict, what an agent's own client answers is enough, %s", careful)
-		case modeReadonly:
-			c.finding(at.of("modes", i), "has no effect: mode readonly leaves nothing to people that a client could answer; take it out")
-		default:
-			c.finding(at.of("modes", i), "has no effect: what a client answers counts in mode %s anyway; only strict has to be listed", name)
-		}
-	}
-}
-
 // usesEnvironments reports whether something depends on a call's environment.
 func (c *checker) usesEnvironments() bool {
 	for _, environment := range c.environments {
@@ -228,7 +200,8 @@ func (c *checker) usesEnvironments() bool {
 			return true
 		}
 	}
-	return c.firstUse != nil || c.inBand != nil ||
+	inView := c.source.InView != nil && len(c.source.InView.Environments)+len(c.source.InView.Modes) > 0
+	return c.firstUse != nil || c.inBand != nil || inView ||
 		slices.ContainsFunc(c.rules, func(r writtenRule) bool { return r.environments != nil }) ||
 		slices.ContainsFunc(c.expressions(), func(e *expression) bool { return e.uses("environment") })
 }

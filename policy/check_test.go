@@ -344,6 +344,50 @@ in_band: {tiers: [3], modes: [readonly, own]}`,
 				"[4:41] in_band.modes[1]: has no effect: what a client answers counts in mode own anyway; only strict has to be listed",
 			}},
 
+		{"in view", tools, `
+environments: {staging: {names: [stage]}}
+in_view: {tiers: [1, 2, 3, 4], environments: [staging]}`, nil},
+		{"in view everywhere", tools, `
+in_view: {tiers: [1, 2, 3, 4, 5]}`, nil},
+		{"in view nowhere", tools, `
+in_view: {tiers: []}`, nil},
+		{"in view nowhere in some places", tools, `
+environments: {staging: {mode: strict}}
+in_view: {tiers: [], environments: [staging], modes: [strict]}`,
+			[]string{
+				"[3:36] in_view.environments: has no effect: no tier is named, so nothing is left to a view; take it out",
+				"[3:54] in_view.modes: has no effect: no tier is named, so nothing is left to a view; take it out",
+			}},
+		{"in view in production and in strict mode", tools, `
+environments: {staging: {mode: strict}}
+in_view: {tiers: [1, 2], environments: [staging, production], modes: [strict]}`,
+			[]string{
+				"[3:71] in_view.modes[0]: in mode strict, what is decided in the view of an agent's own host is enough, and that isn't the decision of a person with a role, since nobody signs in there; leave it out unless that is meant",
+			}},
+		{"in view in production alone", tools, `
+environments: {staging: {mode: strict}}
+in_view: {environments: [production], modes: [strict]}`,
+			[]string{
+				"[3:47] in_view.modes[0]: has no effect: it is about production alone, where mode strict leaves nothing to a view; take it out",
+			}},
+		{"in view where there is only production", tools, `
+in_view: {modes: [strict]}`,
+			[]string{
+				"[2:19] in_view.modes[0]: has no effect: it is about production alone, where mode strict leaves nothing to a view; take it out",
+			}},
+		{"in view in modes without effect", tools, `
+environments: {staging: {mode: own}}
+modes: {own: {1: allow, 2: allow, 3: require_approval, 4: deny, 5: deny}}
+in_view: {modes: [readonly, own]}`,
+			[]string{
+				"[4:19] in_view.modes[0]: has no effect: mode readonly leaves nothing to people that could be decided in a view; take it out",
+				"[4:29] in_view.modes[1]: has no effect: what is decided in a view counts in mode own anyway; only strict has to be listed",
+			}},
+		{"in view, which says nothing of environments", tools, `
+environments: {staging: {names: [stage]}}
+in_view: {tiers: [1]}`,
+			[]string{"[2:16] environments.staging: nothing in the policy depends on the environment; give it a mode or take it out"}},
+
 		{"environments", tools, `
 environments: {staging: {names: [stage]}, production: {names: [prod]}}`,
 			[]string{"[2:16] environments.staging: nothing in the policy depends on the environment; give it a mode or take it out"}},

@@ -146,6 +146,7 @@ func compareRulings(before, after Ruling, payload []byte) []Change {
 		c.add("time to decide", within(before.DecideWithin), within(after.DecideWithin), rise(after.DecideWithin, before.DecideWithin))
 		c.scopes(before.Scopes, after.Scopes)
 		c.add("the client's own answer", enough(before.InBand), enough(after.InBand), rise(asks(after.InBand), asks(before.InBand)))
+		c.add("the host's view", enough(before.InView), enough(after.InView), rise(asks(after.InView), asks(before.InView)))
 		c.add("reminders", reminders(before.RemindAfter), reminders(after.RemindAfter), Neutral)
 		c.add("escalation", before.Escalation.text(), after.Escalation.text(), Neutral)
 	}
@@ -211,9 +212,9 @@ func (c *rulingComparison) requirements(before, after Requirement) {
 	}
 }
 
-// enough says in words whether an answer of the agent's own client is enough.
-func enough(inBand bool) string {
-	if inBand {
+// enough says in words whether an answer of the agent's own side is enough.
+func enough(is bool) string {
+	if is {
 		return "is enough"
 	}
 	return "isn't enough"

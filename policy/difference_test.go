@@ -84,7 +84,7 @@ func TestChangesOfOneCall(t *testing.T) {
 		{"nothing about the action", remove, []string{"send_email: {tier: 2}", "send_email: {tier: 3}"}, nil},
 		{"a person no more", remove, []string{"mode: cautious", "mode: open"}, []string{"effect: require_approval → allow, loosened"}},
 		{"denied no more", drop, []string{"actions: [crm.drop_*]", "actions: [crm.drap_*]"}, []string{"effect: deny → require_approval, loosened", "rules: unclassified, no-drop → unclassified, different"}},
-		{"tier of what a person decides", remove, []string{"delete_*: {tier: 4", "delete_*: {tier: 3"}, []string{"tier: tier 4, destructive → tier 3, external-facing, loosened"}},
+		{"tier of what a person decides", remove, []string{"delete_*: {tier: 4", "delete_*: {tier: 3"}, []string{"the host's view: isn't enough → is enough, loosened", "tier: tier 4, destructive → tier 3, external-facing, loosened"}},
 		{"tier of what is allowed", read, []string{"get_*: {tier: 1}", "get_*: {tier: 2}"}, []string{"tier: tier 1, read → tier 2, internal write, stricter"}},
 		{
 			"tier of what is denied", drop, []string{"tools:\n", "tools:\n      drop_*: {tier: 5}\n"},
@@ -115,6 +115,16 @@ func TestChangesOfOneCall(t *testing.T) {
 		},
 		{"a client's answer elsewhere", mail, []string{"approval:", "in_band: {tiers: [2, 3]}\napproval:"}, nil},
 		{"a client's answer about what nobody decides", read, []string{"approval:", "in_band: {tiers: [1, 2, 3], environments: [production]}\napproval:"}, nil},
+		{
+			"the host's view", mail, []string{"approval:", "in_view: {tiers: []}\napproval:"},
+			[]string{"the host's view: is enough → isn't enough, stricter"},
+		},
+		{
+			"the host's view of what destroys", remove, []string{"approval:", "in_view: {tiers: [1, 2, 3, 4]}\napproval:"},
+			[]string{"the host's view: isn't enough → is enough, loosened"},
+		},
+		{"the host's view elsewhere", remove, []string{"approval:", "in_view: {tiers: [1, 2, 3, 4], environments: [staging]}\napproval:"}, nil},
+		{"the host's view of what nobody decides", read, []string{"approval:", "in_view: {tiers: []}\napproval:"}, nil},
 		{
 			"target", mail, []string{"send_email: {tier: 2}", "send_email: {tier: 2, target: args.to}"},
 			[]string{`target: none → "x@y", different`},
@@ -196,6 +206,7 @@ func TestDifferenceAgreesWithTheDomain(t *testing.T) {
 		{"requires: [{role: sre}]", "requires: [{role: sre}]\n  reason_required: true"},
 		{"roles:", "agents: {agent: {owner: U0OWNER}}\nroles:"},
 		{"approval:", "in_band: {tiers: [2, 3], environments: [production, staging]}\napproval:"},
+		{"mode:", "in_view: {tiers: [1, 2, 3, 4]}\nmode:"},
 	}
 	var policies []*policy.Policy
 	for mask := range 1 << len(edits) {
@@ -334,6 +345,19 @@ func TestDifferenceOfInBand(t *testing.T) {
 		"3 recorded calls compared: 3 get another answer (2 LOOSENED)", "LOOSENED  crm.send_email in production, 2 calls\n  ! the client's own answer  isn't enough → is enough\n",
 		`target                   none → "a@y" (in 1)`,
 	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// What a policy leaves to the view by itself isn't written in it, so that it shows
+// where nothing is left any more.
+func TestDifferenceOfInView(t *testing.T) {
+	t.Parallel()
+	after := edited(t, "approval:", "in_view: {tiers: []}\napproval:")
+	text := policy.Compare(mustParse(t, example), after, []policy.RecordedCall{recorded("1", "crm.send_email", `{"to": "a@y"}`)}).String()
+	for _, want := range []string{"in_view: not written → {tiers: []}", "stricter  crm.send_email in production, 1 call\n    the host's view  is enough → isn't enough\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
 		}

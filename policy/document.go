@@ -32,7 +32,8 @@ type document struct {
 	Tiers        map[Tier]approvalDocument      `yaml:"tiers"`
 	Modes        map[string]map[Tier]Effect     `yaml:"modes"`
 	Unclassified Effect                         `yaml:"unclassified"`
-	InBand       *inBandDocument                `yaml:"in_band"`
+	InBand       *unverifiedDocument            `yaml:"in_band"`
+	InView       *unverifiedDocument            `yaml:"in_view"`
 	Bulk         []thresholdDocument            `yaml:"bulk"`
 	FirstUse     *firstUseDocument              `yaml:"first_use"`
 	Block        []ruleDocument                 `yaml:"block"`
@@ -91,12 +92,6 @@ type firstUseDocument struct {
 	Environments []string      `yaml:"environments"`
 	RaiseTo      Tier          `yaml:"raise_to"`
 	Within       time.Duration `yaml:"within"`
-}
-
-type inBandDocument struct {
-	Tiers        []Tier   `yaml:"tiers"`
-	Environments []string `yaml:"environments"`
-	Modes        []string `yaml:"modes"`
 }
 
 type integrationDocument struct {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -193,7 +194,8 @@ func (e *evaluation) ruling(effect Effect, tier Tier, m mode) Ruling {
 		r.Requirement = terms.requirement
 		r.Requirement.Owner = p.owners[e.call.Agent]
 		r.Scopes = terms.scopes
-		r.InBand = e.inBand(tier)
+		r.InBand = e.isEnough(p.inBand, tier)
+		r.InView = e.isEnough(p.inView, tier)
 		r.RemindAfter = terms.remindAfter
 		r.Escalation = terms.escalation
 	}
@@ -237,28 +239,37 @@ func (e *evaluation) redactions() Redactions {
 // or else the policy's. An integration that isn't known, but is in another
 // spelling, gets the strictest of all that this could be.
 func (p *Policy) modeOf(integration, environment string, tier Tier) mode {
-	chosen := *p.modeWithin(p.integrations[integration], environment, tier)
-	if p.integrations[integration] != nil {
-		return chosen
-	}
-	for name, within := range p.integrations {
-		if !strings.EqualFold(name, integration) {
+	var chosen *mode
+	for first, second := range p.modesAbout(integration, environment) {
+		if second != nil && second.effects[tier].strictness() > first.effects[tier].strictness() {
+			first = second
+		}
+		if chosen == nil {
+			chosen = first
 			continue
 		}
-		other := *p.modeWithin(within, environment, tier)
-		if more := other.effects[tier].strictness() - chosen.effects[tier].strictness(); more > 0 || more == 0 && other.name < chosen.name {
-			chosen = other
+		if more := first.effects[tier].strictness() - chosen.effects[tier].strictness(); more > 0 || more == 0 && first.name < chosen.name {
+			chosen = first
 		}
 	}
-	return chosen
+	return *chosen
 }
 
-func (p *Policy) modeWithin(within *integrationRules, environment string, tier Tier) *mode {
-	first, second := p.modesWithin(within, environment)
-	if second != nil && second.effects[tier].strictness() > first.effects[tier].strictness() {
-		return second
+// modesAbout are the pairs of modes of which the strictest counts, by tier, as
+// modesWithin gives them: one for an integration that is known, and else one for
+// each that it could be.
+func (p *Policy) modesAbout(integration, environment string) iter.Seq2[*mode, *mode] {
+	return func(yield func(first, second *mode) bool) {
+		known := p.integrations[integration]
+		if !yield(p.modesWithin(known, environment)) || known != nil {
+			return
+		}
+		for name, within := range p.integrations {
+			if strings.EqualFold(name, integration) && !yield(p.modesWithin(within, environment)) {
+				return
+			}
+		}
 	}
-	return first
 }
 
 // modesWithin are the modes of which the stricter counts, by tier; second is nil
@@ -356,30 +367,6 @@ func (e *evaluation) idempotency() string {
 		}
 	}
 	return name
-}
-
-// inBand reports whether an answer of the agent's own client is enough: never
-// for what destroys, for what isn't classified or for what is used for the first
-// time, and only where the policy says so.
-func (e *evaluation) inBand(tier Tier) bool {
-	rules := e.policy.inBand
-	switch {
-	case rules == nil || tier > TierExternal || !rules.tiers[tier] || !rules.environments[e.facts.environment]:
-		return false
-	case !e.class.known || slices.ContainsFunc(e.fired, func(rule FiredRule) bool { return rule.ID == firstUseID }):
-		return false
-	case e.policy.approvals[tier].requirement.ReasonRequired:
-		return false // a client gives none
-	}
-	// A mode that another one is as strict as at this tier keeps its say: else a
-	// higher tier, at which the other one counts, could take less.
-	first, second := e.policy.modesWithin(e.policy.integrations[e.facts.integration], e.facts.environment)
-	return !rules.forbids(first) && !rules.forbids(second)
-}
-
-// forbids reports whether a mode leaves nothing to an agent's client.
-func (r *inBandRules) forbids(m *mode) bool {
-	return m != nil && (m.name == modeStrict || m.name == modeReadonly) && !r.modes[m.name]
 }
 
 // measure works out on how many things the call acts and what it is worth.

@@ -142,6 +142,9 @@ func (p *page) approvers(r Ruling) {
 	if r.InBand {
 		p.line(0, "Where the agent's own client can ask its user, that user's answer is enough.")
 	}
+	if r.InView {
+		p.line(0, "Where the agent's own host shows the request, what is decided there is enough.")
+	}
 	p.self(r.Requirement)
 }
 

@@ -37,6 +37,7 @@ integrations:
       tag: {tier: 4, count: 'args.ids.filter(i, i > 0).size()'}
       send: {tier: 3, target: 'args.to'}
 in_band: {tiers: [1, 2, 3], environments: [production, staging], modes: [strict]}
+in_view: {tiers: [1, 2, 3, 4, 5], environments: [production, staging], modes: [strict]}
 rules:
   - {id: away, when: 'target.startsWith("away") || target == args.b', raise_to: 4, why: It goes away.}
   - {id: outside, actions: [crm.send], when: '!args.to.endsWith("@corp.example")', raise_to: 4, why: The mail leaves the company.}

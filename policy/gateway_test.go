@@ -272,19 +272,21 @@ func TestPeopleInsteadOfTheClientIsStricter(t *testing.T) {
 	}
 }
 
-// More harm is never left to a client where less is left to people, whatever
-// mode it is that counts.
-func TestMoreIsNeverLeftToTheClient(t *testing.T) {
+// More harm is never left to a client, or to a host's view, where less is left to
+// people, whatever mode it is that counts.
+func TestMoreIsNeverLeftToTheAgentsSide(t *testing.T) {
 	t.Parallel()
-	left := 0
+	toClients, toViews, unclassified := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		modes := []string{"", "cautious", "strict", "readonly", "own"}
+		modes := []string{"", "cautious", "cautious", "cautious", "strict", "readonly", "own"}
 		mode := func(what string) string { return prefixed("mode: ", sample(t, what, modes...)) }
-		own := sample(t, "mode of the integration for the environment", modes...)
+		own := sample(t, "mode of the integration for the environment", append(modes, "", "", "")...)
 		source := "version: 1\nmode: " + sample(t, "mode", modes[1:]...) + "\n" + drawOwnMode(t) + "\n" +
 			"roles: {a: {users: [U0ADA]}}\napproval: {requires: [{role: a}]}\nenvironments: {staging: {" + mode("mode of the environment") + "}}\n" +
-			"in_band: {tiers: [" + sample(t, "tiers", "1, 2, 3", "2, 3", "3", "1, 2", "2") + "], modes: [" + sample(t, "modes", "", "strict") + "]}\n" +
-			"integrations:\n  s:\n    environments: {" + prefixed("staging: ", own) + "}\n    tools: {one: {tier: 1}, two: {tier: 2}, three: {tier: 3}, four: {tier: 4}}\n"
+			"in_band: {environments: [staging, production], tiers: [" + sample(t, "tiers", "1, 2, 3", "1, 2, 3", "2, 3", "3", "1, 2", "2") + "], modes: [" + sample(t, "modes", "", "strict") + "]}\n" +
+			"in_view: {tiers: [" + sample(t, "tiers of the view", "1, 2, 3, 4, 5", "1, 2, 3, 4, 5", "1, 2, 3, 4", "1, 2, 3, 4", "1, 2, 3", "1", "", "2, 3, 4, 5", "4", "5") + "], modes: [" + sample(t, "modes of the view", "", "strict") + "]}\n" +
+			"bulk: [{over: 8, raise_to: 5}]\nunclassified: " + sample(t, "unclassified", "require_approval", "deny") + "\n" +
+			"integrations:\n  s:\n    environments: {" + prefixed("staging: ", own) + "}\n    tools: {one: {tier: 1}, two: {tier: 2}, three: {tier: 3}, four: {tier: 4}, five: {tier: 5}}\n"
 		if m := mode("mode of the integration"); m != "" {
 			source += "    " + m + "\n"
 		}
@@ -295,21 +297,34 @@ func TestMoreIsNeverLeftToTheClient(t *testing.T) {
 			}
 			return
 		}
-		rule := func(tool string) policy.Ruling {
-			return p.Rule(policy.Call{Action: "s." + tool, Environment: "staging"})
-		}
-		before := rule("one")
-		for _, tool := range []string{"two", "three", "four"} {
-			after := rule(tool)
-			never(t, "a higher tier", before, after, source)
-			if after.InBand {
-				left++
+		environment := sample(t, "environment", "staging", "production")
+		rule := func(action string) policy.Ruling {
+			r := p.Rule(policy.Call{Action: action, Environment: environment, Payload: []byte(`{}`)})
+			if r.InBand {
+				toClients++
 			}
+			switch {
+			case r.InView && !r.Classified:
+				unclassified++
+			case r.InView:
+				toViews++
+			}
+			return r
+		}
+		before := rule("s.one")
+		for _, tool := range []string{"two", "three", "four", "five"} {
+			after := rule("s." + tool)
+			never(t, "a higher tier", before, after, source)
+			never(t, "another spelling", after, rule("S."+tool), source)
 			before = after
 		}
+		never(t, "what isn't classified", rule("s.three"), rule("s.other"), source)
+		never(t, "what isn't classified", rule("s.four"), rule("s.other"), source)
+		bigger := policy.Call{Action: "s.other", Environment: environment, Payload: []byte(`{}`), Count: new(int64(9))}
+		never(t, "a higher tier of what isn't classified", rule("s.other"), p.Rule(bigger), source)
 	})
-	if left == 0 {
-		t.Error("nothing was left to a client")
+	if toClients == 0 || toViews == 0 || unclassified == 0 {
+		t.Errorf("%d were left to a client, %d to a view, and %d that weren't classified", toClients, toViews, unclassified)
 	}
 }
 

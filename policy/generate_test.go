@@ -160,6 +160,7 @@ func drawDraft(t *rapid.T) draft {
 		"agents: {bot: {owner: U0GRACE}}",
 		"redact: {keys: [token], paths: [/a]}",
 		fmt.Sprintf("in_band: {tiers: [%s], environments: [%s], modes: [%s]}", sample(t, "tiers", "1, 2, 3", "1, 2, 3", "1, 2", "1"), sample(t, "environments", "production, staging, test", "staging, test", "production"), sample(t, "modes", "strict, own", "strict", "")),
+		fmt.Sprintf("in_view: {tiers: [%s]%s, modes: [%s]}", sample(t, "tiers", "1, 2, 3, 4, 5", "1, 2, 3, 4", "1, 2, 3", "1, 2", "1", ""), sample(t, "environments", "", ", environments: [staging, test]", ", environments: [production]"), sample(t, "modes", "strict, own", "strict", "")),
 	} {
 		if chance(t, "section") {
 			d.sections = append(d.sections, section)
@@ -189,10 +190,11 @@ func drawDraft(t *rapid.T) draft {
 	}
 	if sample(t, "left to clients", false, false, true) {
 		// Much of it is, so that it matters where that ends.
+		inView := fmt.Sprintf("in_view: {tiers: [1, 2, 3, %s], modes: [%s]}", sample(t, "tiers", "4, 5", "4", ""), sample(t, "modes", "strict", ""))
 		inBand := fmt.Sprintf("in_band: {tiers: [1, 2, 3], environments: [production, staging, test], modes: [%s]}", sample(t, "modes", "strict", ""))
 		d.sections = append(slices.DeleteFunc(d.sections, func(section string) bool {
-			return strings.HasPrefix(section, "in_band:") || strings.HasPrefix(section, "first_use:")
-		}), inBand)
+			return strings.HasPrefix(section, "in_band:") || strings.HasPrefix(section, "in_view:") || strings.HasPrefix(section, "first_use:")
+		}), inBand, inView)
 		d.mode = sample(t, "mode", "strict", "own", "cautious")
 		for i := range d.integrations {
 			d.integrations[i].mode, d.integrations[i].environments = "", nil
@@ -414,6 +416,7 @@ func TestDraftsAreVaried(t *testing.T) {
 		seen[fmt.Sprint("tier ", int(r.Tier))] = true
 		seen[fmt.Sprint("classified ", r.Classified)] = true
 		seen[fmt.Sprint("in band ", r.InBand)] = true
+		seen[fmt.Sprint("in view ", r.InView, " classified ", r.Classified)] = true
 		seen[fmt.Sprint("target ", r.Target != "")] = true
 		seen[fmt.Sprint("key ", r.Idempotency != "")] = true
 		for _, rule := range r.Rules[1:] {
@@ -431,7 +434,7 @@ func TestDraftsAreVaried(t *testing.T) {
 	for _, want := range []string{
 		"allow", "require_approval", "deny", "tier 1", "tier 2", "tier 3", "tier 4", "tier 5", "classified true", "classified false",
 		"r", "b", "bulk", "high-value", "first-use", "hint-destructive", "hint-not-read-only", "mode-own", "failed true", "lowered true",
-		"in band true", "target true", "key true",
+		"in band true", "in view true classified true", "in view true classified false", "in view false classified true", "target true", "key true",
 	} {
 		if !seen[want] {
 			t.Errorf("no draft came to %s", want)

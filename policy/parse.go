@@ -105,7 +105,8 @@ func (b *builder) build() {
 	}
 	b.bulk = b.thresholds(place{"bulk"}, d.Bulk, TierInternalWrite)
 	b.buildFirstUse()
-	b.buildInBand()
+	b.inBand = b.buildUnverified(&clientAnswers, d.InBand)
+	b.inView = b.buildUnverified(&viewDecisions, d.InView)
 	for _, name := range slices.Sorted(maps.Keys(d.Integrations)) {
 		b.buildIntegration(name, d.Integrations[name])
 	}
@@ -119,7 +120,8 @@ func (b *builder) build() {
 	b.buildLimits()
 	if len(b.problems) == 0 {
 		b.checkApprovals()
-		b.checkInBand()
+		b.checkUnverified(b.inBand)
+		b.checkUnverified(b.inView)
 	}
 }
 
@@ -318,57 +320,6 @@ func (b *builder) buildFirstUse() {
 		b.problem(at.of("within"), "is %s; at least 1h is accepted", written.Within)
 	}
 	b.firstUse = rules
-}
-
-// buildInBand reads where an agent's own client may confirm. What destroys is
-// never confirmed by whoever wants it done.
-func (b *builder) buildInBand() {
-	written := b.source.InBand
-	if written == nil {
-		return
-	}
-	at := place{"in_band"}
-	rules := &inBandRules{modes: make(map[string]bool)}
-	if len(written.Tiers) == 0 {
-		b.problem(at, "tiers is missing; name some of 1, 2 and 3")
-	}
-	for i, tier := range written.Tiers {
-		if !tier.valid() || tier > TierExternal {
-			b.problem(at.of("tiers", i), "is %d; 1, 2 and 3 are accepted, since people decide on what is worse", tier)
-			continue
-		}
-		rules.tiers[tier] = true
-	}
-	rules.environments = b.environmentSet(at.of("environments"), written.Environments)
-	if rules.environments == nil {
-		rules.environments = make(map[string]bool)
-		for name := range b.environments {
-			rules.environments[name] = name != production
-		}
-	}
-	for i, name := range written.Modes {
-		if m := b.modeNamed(at.of("modes", i), name); m != nil {
-			rules.modes[m.name] = true
-		} else if name == "" {
-			b.problem(at.of("modes", i), "names no mode")
-		}
-	}
-	b.inBand = rules
-}
-
-// checkInBand refuses a tier of which a client's answer is enough above one that
-// is kept for people: what is worse would take less.
-func (b *builder) checkInBand() {
-	if b.inBand == nil {
-		return
-	}
-	for tier := TierInternalWrite; tier <= TierExternal; tier++ {
-		below := tier - 1
-		asked := slices.ContainsFunc(b.modesInUse(), func(m mode) bool { return m.effects[below] == RequireApproval })
-		if b.inBand.tiers[tier] && !b.inBand.tiers[below] && asked {
-			b.problem(place{"in_band", "tiers"}, "names tier %d and not tier %d, on which people decide too, so that what is worse would take less; name both", tier, below)
-		}
-	}
 }
 
 // environmentSet is a set of environments by name; nil for none named, which

@@ -34,7 +34,8 @@ type Policy struct {
 	folded        foldedTools
 	unclassified  Effect
 	bulk          []threshold
-	inBand        *inBandRules
+	inBand        *unverifiedRules
+	inView        *unverifiedRules
 	firstUse      *firstUseRules
 	readsFirstUse bool // a condition does
 	blocks        index
@@ -76,7 +77,7 @@ type mode struct {
 	effects [TierIrreversible + 1]Effect
 }
 
-// The modes in which an agent's own client confirms nothing unless they are
+// The modes in which no answer of the agent's own side is enough unless they are
 // listed.
 const (
 	modeStrict   = "strict"
@@ -131,13 +132,6 @@ type foldedTools struct {
 type threshold struct {
 	over    float64
 	raiseTo Tier
-}
-
-// inBandRules are where an agent's own client may confirm.
-type inBandRules struct {
-	tiers        [TierIrreversible + 1]bool
-	environments map[string]bool
-	modes        map[string]bool // that are listed
 }
 
 type firstUseRules struct {

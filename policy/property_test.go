@@ -47,6 +47,8 @@ func valid(r policy.Ruling) string {
 		return "more than once is offered for what destroys"
 	case r.InBand && (r.Effect != policy.RequireApproval || r.Tier > policy.TierExternal || !r.Classified || r.Requirement.ReasonRequired):
 		return "a client's answer is enough for what people decide"
+	case r.InView && (r.Effect != policy.RequireApproval || fired(r, "first-use") != nil || r.Environment == "production" && (r.Mode == "strict" || r.Mode == "readonly")):
+		return "a decision in the host's view is enough for what people decide"
 	case utf8.RuneCountInString(r.Target) > 500 || !utf8.ValidString(r.Target) || strings.ContainsRune(r.Target, 0):
 		return "the target is no text"
 	case r.Reason() == "" || r.Decider() == "":

@@ -102,6 +102,9 @@ func (want Expectation) mismatches(got Ruling, payload []byte) []Mismatch {
 	if want.InBand != nil {
 		differ("in_band", strconv.FormatBool(*want.InBand), strconv.FormatBool(got.InBand))
 	}
+	if want.InView != nil {
+		differ("in_view", strconv.FormatBool(*want.InView), strconv.FormatBool(got.InView))
+	}
 	if want.Redacted != nil {
 		differ("redacted", list(want.Redacted), list(got.Redactions.hiddenLeaves(payload)))
 	}

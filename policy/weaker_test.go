@@ -21,7 +21,7 @@ func strictness(effect policy.Effect) int {
 // weaker says in what a ruling asks for less than another; empty if in nothing.
 // It is what the properties mean by "never weaker": the effect, the tier, the
 // number of people who approve, whether they say why, and whether a client's own
-// answer is enough.
+// answer or a decision in the host's view is enough.
 func weaker(before, after policy.Ruling) string {
 	switch {
 	case strictness(after.Effect) < strictness(before.Effect):
@@ -36,6 +36,8 @@ func weaker(before, after policy.Ruling) string {
 		return "no reason is required any more"
 	case after.InBand && !before.InBand:
 		return "the client's own answer is enough now"
+	case after.InView && !before.InView:
+		return "a decision in the host's view is enough now"
 	default:
 		return ""
 	}
