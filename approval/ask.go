@@ -17,7 +17,8 @@ import (
 // is approved at once and, if the gateway runs it, claimed at once; a call of the
 // same that people have before them, as it was asked, is superseded then. What
 // policy denies is recorded as rejected and returned with an error that wraps
-// ErrDenied. An InputError names the field that was refused and a LimitError which
+// ErrDenied; what is Unseen, and policy leaves to people, is recorded as rejected and
+// returned. An InputError names the field that was refused and a LimitError which
 // limit was reached; nothing is stored then.
 func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Request, error) {
 	now := s.options.Now()
@@ -56,7 +57,7 @@ func (s *Service) Request(ctx context.Context, agent Agent, p Proposal) (*Reques
 		return nil, err
 	}
 	s.bell.Ring(r.ID)
-	if r.Status == Rejected {
+	if r.Ruling.Effect == policy.Deny {
 		s.options.Logger.Warn("denied by policy", "request_id", r.ID, "agent", agent.Name, "action", r.Action, "rule", r.Ruling.Decider())
 		return r, fmt.Errorf("%w: %s", ErrDenied, r.Reason)
 	}
