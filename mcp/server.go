@@ -18,6 +18,9 @@ type Options struct {
 	Version string
 	// Gateway is served in place of the tools to ask and to apply; nil for none.
 	Gateway Gateway
+	// Gate is served in place of all of the flow's tools; nil for none. It and
+	// Gateway are never set together.
+	Gate *Gate
 	// Now is the clock of the flow; nil means time.Now.
 	Now func() time.Time
 	// Logger gets what no caller is told; nil discards it.
