@@ -40,6 +40,7 @@ type config struct {
 	Requests requestsConfig `yaml:"requests"`
 	MCP      mcpConfig      `yaml:"mcp"`
 	Gateway  gatewayConfig  `yaml:"gateway"`
+	Gate     gateConfig     `yaml:"gate"`
 }
 
 type slackConfig struct {
@@ -81,6 +82,7 @@ func defaultConfig() config {
 		Requests: requestsConfig{PayloadLimit: approval.DefaultPayloadLimit},
 		MCP:      mcpConfig{AwaitBound: mcp.DefaultAwaitBound},
 		Gateway:  defaultGatewayConfig(),
+		Gate:     defaultGateConfig(),
 	}
 }
 
@@ -216,6 +218,7 @@ func (c config) check() error {
 		problem("mcp.await_bound: %s; 1s to 55s are accepted, since hosts give up on longer calls", c.MCP.AwaitBound)
 	}
 	c.Gateway.check(problem)
+	c.Gate.check(problem)
 	return errors.Join(problems...)
 }
 

@@ -71,6 +71,9 @@ func (f configFlag) read(p *process) (given, error) {
 	if err != nil {
 		return given{}, err
 	}
+	if err := conf.Gate.readTimeout(p.environment); err != nil {
+		return given{}, err
+	}
 	keys, err := readSecrets(conf, p.environment)
 	return given{conf, rules, keys}, err
 }

@@ -54,6 +54,7 @@ const stopLimit = 8 * time.Second
 const (
 	flowPath    = "/mcp"
 	gatewayPath = "/mcp/gateway"
+	gatePath    = "/mcp/gate"
 )
 
 // serverOptions are what a server is made of.
@@ -246,6 +247,13 @@ func (s *server) routes() (http.Handler, error) {
 	if s.gateway != nil {
 		serve(gatewayPath, s.gatewayOptions())
 	}
+	if s.config.Gate.Serve {
+		options, err := s.gateOptions()
+		if err != nil {
+			return nil, err
+		}
+		serve(gatePath, options)
+	}
 	s.api, err = web.NewAPI(s.service, web.APIOptions{
 		ReviewURL:    s.config.reviewURL,
 		PayloadLimit: s.config.Requests.PayloadLimit,
@@ -290,6 +298,22 @@ func (s *server) gatewayOptions() mcp.Options {
 	options := s.toolOptions()
 	options.Gateway = s.gateway
 	return options
+}
+
+// gateOptions are for the gate's tools in place of those that ask and return.
+func (s *server) gateOptions() (mcp.Options, error) {
+	gate, err := mcp.NewGate(s.service, mcp.GateOptions{
+		Timeout:       s.config.Gate.Timeout,
+		WithoutView:   s.config.Gate.WithoutView,
+		ReviewURL:     s.config.reviewURL,
+		ReviewDecides: s.config.signIn(s.secrets) != nil,
+		Name:          s.directory.Name,
+		Now:           s.now,
+		Logger:        s.logger,
+	})
+	options := s.toolOptions()
+	options.Gate = gate
+	return options, err
 }
 
 // run serves until ctx ends or something that can't be done without fails.

@@ -16,24 +16,48 @@ import (
 
 type mcpCommand struct {
 	configFlag
-	Agent   string `placeholder:"NAME" default:"local-agent" help:"The agent's name, which people see on the card (default: ${default}). With --server, the token says who it is."`
-	Owner   string `placeholder:"USER" help:"The Slack user id of the person the agent acts for."`
-	Gateway bool   `help:"Serve the tools of the configured downstream servers, gated, in place of those to ask with."`
-	Server  string `placeholder:"URL" help:"Go through the server at this address, with the agent's token from COUNTERSIGN_TOKEN or COUNTERSIGN_TOKEN_FILE. Without it, this process is the server."`
+	Agent    string `placeholder:"NAME" default:"local-agent" help:"The agent's name, which people see on the card (default: ${default}). With --server, the token says who it is."`
+	Owner    string `placeholder:"USER" help:"The Slack user id of the person the agent acts for."`
+	Tools    string `enum:"flow,gate" default:"flow" placeholder:"NAME" help:"Which tools to ask with: flow, to ask, wait and apply, or gate, whose one call waits and which hosts with MCP Apps show in a view (default: ${default})."`
+	Gateway  bool   `help:"Serve the tools of the configured downstream servers, gated, in place of those to ask with."`
+	Personal bool   `help:"For one person on their own machine: no Slack and no configuration, every decision is made in the host's view. With --tools gate."`
+	Data     string `placeholder:"FOLDER" help:"Where personal mode keeps its data (default: a folder of yours)."`
+	Server   string `placeholder:"URL" help:"Go through the server at this address, with the agent's token from COUNTERSIGN_TOKEN or COUNTERSIGN_TOKEN_FILE. Without it, this process is the server."`
 }
 
 // Validate refuses what a bridge can't pass on as it is.
 func (c *mcpCommand) Validate() error {
-	if c.Gateway && c.Server != "" {
-		return fmt.Errorf("--gateway and --server don't go together: give the host the address %s%s itself, with the header \"Authorization: Bearer TOKEN\"", serverRoot(c.Server), gatewayPath)
+	gate := c.Tools == gateTools
+	for _, direct := range []struct {
+		flag, path string
+		given      bool
+	}{{"--gateway", gatewayPath, c.Gateway}, {"--tools gate", gatePath, gate}} {
+		if direct.given && c.Server != "" {
+			return fmt.Errorf("%s and --server don't go together: give the host the address %s%s itself, with the header \"Authorization: Bearer TOKEN\"", direct.flag, serverRoot(c.Server), direct.path)
+		}
+	}
+	switch {
+	case c.Gateway && gate:
+		return errors.New("--gateway and --tools gate don't go together: the gateway asks by itself when its tools are called")
+	case c.Personal && !gate:
+		return errors.New("--personal is for --tools gate: elsewhere nobody could decide")
+	case c.Personal && c.Owner != "":
+		return errors.New("--personal and --owner don't go together: in personal mode nobody is known")
+	case !c.Personal && c.Data != "":
+		return errors.New("--data is for --personal; elsewhere the configuration names the folder")
+	case !approval.ValidAgentName(c.Agent):
+		return fmt.Errorf("--agent: %q is not a name: letters, digits, dots, dashes and underscores are accepted", c.Agent)
 	}
 	return nil
 }
 
+// gateTools is the value of --tools for the gate.
+const gateTools = "gate"
+
 // serverRoot is a server's address without what agents find there.
 func serverRoot(address string) string {
 	root := strings.TrimRight(address, "/")
-	for _, path := range []string{gatewayPath, flowPath} {
+	for _, path := range []string{gatewayPath, gatePath, flowPath} {
 		root = strings.TrimSuffix(root, path)
 	}
 	return root
@@ -42,6 +66,9 @@ func serverRoot(address string) string {
 func (c *mcpCommand) Run(ctx context.Context, p *process) error {
 	if c.Server != "" {
 		return c.bridge(ctx, p)
+	}
+	if c.Personal {
+		return c.personal(ctx, p)
 	}
 	return c.standalone(ctx, p)
 }
@@ -83,9 +110,6 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 		return fmt.Errorf("--gateway: %s names no gateway.servers; \"countersign config\" shows how to", c.Config)
 	}
 	agent := approval.Agent{Name: c.Agent}
-	if !approval.ValidAgentName(c.Agent) {
-		return fmt.Errorf("--agent: %q is not a name: letters, digits, dots, dashes and underscores are accepted", c.Agent)
-	}
 	if c.Owner != "" {
 		if !policy.IsUserID(c.Owner) {
 			return fmt.Errorf("--owner: %q is not a Slack user id (like U024BE7LH)", c.Owner)
@@ -111,8 +135,11 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 	var held *db.HeldError
 	if errors.As(err, &held) {
 		each := "\"countersign mcp --server " + given.config.URL + "\""
-		if c.Gateway {
+		switch {
+		case c.Gateway:
 			each = "the address " + given.config.URL + gatewayPath
+		case c.Tools == gateTools:
+			each = "the address " + given.config.URL + gatePath + ", with gate.serve,"
 		}
 		return fmt.Errorf("%w\nOne process serves a data folder. To have several agents, run \"countersign serve\" once, and %s for each agent with a token of its own", err, each)
 	}
@@ -120,8 +147,13 @@ func (c *mcpCommand) standalone(ctx context.Context, p *process) error {
 		return err
 	}
 	options := s.toolOptions()
-	if c.Gateway {
+	switch {
+	case c.Gateway:
 		options = s.gatewayOptions()
+	case c.Tools == gateTools:
+		if options, err = s.gateOptions(); err != nil {
+			return errors.Join(err, s.close())
+		}
 	}
 	return s.run(ctx, func(ctx context.Context) error {
 		return mcp.ServeStdio(ctx, s.flow, agent, p.stdin, p.stdout, options)
