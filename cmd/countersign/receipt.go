@@ -213,6 +213,23 @@ type receiptKeysCommand struct {
 	Rotate receiptKeysRotateCommand `cmd:"" help:"Sign with a new key from now on. What the one before signed stays valid."`
 }
 
+// receiptKeysFlag is where the keys are that are looked at.
+type receiptKeysFlag struct {
+	configFlag
+	Data string `placeholder:"FOLDER" help:"The data folder, where there is no configuration, as in personal mode."`
+}
+
+func (f receiptKeysFlag) read() (*db.ReceiptKeys, error) {
+	if f.Data == "" {
+		return f.readReceiptKeys()
+	}
+	// One that isn't there would be made.
+	if _, err := os.Stat(f.Data); err != nil {
+		return nil, fmt.Errorf("looking for the data folder: %w", err)
+	}
+	return db.OpenReceiptKeys(f.Data, time.Now())
+}
+
 // readReceiptKeys opens the keys of the configured data folder.
 func (f configFlag) readReceiptKeys() (*db.ReceiptKeys, error) {
 	conf, err := readConfig(f.Config)
@@ -231,10 +248,10 @@ func publicKeys(keys *db.ReceiptKeys) (receipt.KeySet, error) {
 	return receipt.ParseKeys(public)
 }
 
-type receiptKeysListCommand struct{ configFlag }
+type receiptKeysListCommand struct{ receiptKeysFlag }
 
 func (c *receiptKeysListCommand) Run(p *process) error {
-	keys, err := c.readReceiptKeys()
+	keys, err := c.read()
 	if err != nil {
 		return err
 	}
@@ -254,10 +271,10 @@ func (c *receiptKeysListCommand) Run(p *process) error {
 	return table.Flush()
 }
 
-type receiptKeysPrintCommand struct{ configFlag }
+type receiptKeysPrintCommand struct{ receiptKeysFlag }
 
 func (c *receiptKeysPrintCommand) Run(p *process) error {
-	keys, err := c.readReceiptKeys()
+	keys, err := c.read()
 	if err != nil {
 		return err
 	}
