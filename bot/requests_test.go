@@ -240,6 +240,14 @@ func states() map[string]*approval.Request {
 			r.Version, r.Editors = 2, []approval.Approver{grace}
 			r.Revision++
 		}, vote(grace, approval.Approve, "oncall", ""), own),
+		"in-view":           deletion(inView),
+		"in-view-confirmed": deletion(inView, confirmedInView("Checked with sales.")),
+		"in-view-edited": deletion(inView, func(r *approval.Request) {
+			r.Version, r.Editors, r.Payload = 2, []approval.Approver{{}}, idsPayload(12)
+		}, confirmedInView("")),
+		"in-view-denied":     deletion(inView, nobody(approval.App, approval.Reject, "Not this table.")),
+		"in-view-taken-back": deletion(inView, confirmedInView(""), takenBack),
+		"in-view-unseen":     deletion(nobody(approval.App, approval.Reject, "The agent's host can't show this to a person, and nobody else is asked.")),
 		"nothing-stated": deletion(payload(`{}`), func(r *approval.Request) {
 			r.Action, r.Target, r.Environment, r.Reversible, r.ActsFor = "", "", "", nil, approval.Approver{}
 		}),
@@ -259,4 +267,22 @@ func states() map[string]*approval.Request {
 			r.Environment = strings.Repeat("&", 60)
 		}),
 	}
+}
+
+// inView is shown in the agent's host, where confirming is enough.
+func inView(r *approval.Request) {
+	r.Executor, r.HostView, r.Ruling.InView = approval.ByAgent, true, true
+	r.Ruling.Tier, r.Ruling.Rules = policy.TierExternal, nil
+}
+
+func confirmedInView(reason string) func(*approval.Request) {
+	return nobody(approval.App, approval.Approve, reason)
+}
+
+// takenBack has the host take back what was approved.
+func takenBack(r *approval.Request) {
+	applyBy, decidedAt := r.ApplyBy, r.DecidedAt
+	nobody(approval.App, approval.Reject, "")(r)
+	r.ApplyBy, r.DecidedAt = applyBy, decidedAt
+	r.ClosedAt = decidedAt.Add(2 * time.Minute)
 }

@@ -190,8 +190,8 @@ func ownership(r *approval.Request, d approval.Decision) string {
 	}
 }
 
-// Needs says what approving a pending request still takes, and who may approve
-// what is their own.
+// Needs says what approving a pending request still takes, what is enough instead,
+// and who may approve what is their own.
 func Needs(r *approval.Request) string {
 	verb := "Needs "
 	if len(r.Votes()) > 0 {
@@ -199,6 +199,9 @@ func Needs(r *approval.Request) string {
 	}
 	missing := r.Missing()
 	text := verb + policy.Words(missing)
+	if r.ViewDecides() {
+		text += ", or a confirmation in the agent's host"
+	}
 	var own []string
 	for _, want := range missing {
 		if want.AllowSelf {
