@@ -55,7 +55,9 @@ type GateOptions struct {
 // With a Gate in the Options, its tools are served in place of the flow's.
 type Gate struct {
 	service *approval.Service
+	local   *Local // reports how a call waits
 	options GateOptions
+	held    heldCalls
 }
 
 // NewGate returns the gate over a service.
@@ -76,11 +78,15 @@ func NewGate(service *approval.Service, options GateOptions) (*Gate, error) {
 	if service == nil {
 		return nil, errors.New("a gate needs a service")
 	}
+	local, err := NewLocal(service, LocalOptions{ReviewURL: func(approval.ID) string { return "" }, Now: options.Now})
+	if err != nil {
+		return nil, err
+	}
 	if options.Now == nil {
 		options.Now = time.Now
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gate{service: service, options: options}, nil
+	return &Gate{service: service, local: local, options: options}, nil
 }

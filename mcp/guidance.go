@@ -22,6 +22,10 @@ const (
 
 	whenApplied = "Run exactly this payload now, once, with nothing added, left out or changed. The approval is used up: another run needs a new request_approval."
 
+	whenStopping = "The server is stopping, and nobody has decided yet. Nothing was approved, and this is not a refusal. Call request_approval again with exactly the same action and arguments in a minute: it goes on waiting for the same decision."
+
+	whileHeld = "Nobody has decided yet. Don't run the action. Call request_approval again with exactly the same action and arguments: it goes on waiting for the same decision."
+
 	noRetry = "Don't retry, rephrase or split the request, and don't reach the same effect another way. Tell the user, and continue only as the user says."
 )
 
@@ -110,6 +114,9 @@ func whenRejected(r *approval.Request) string {
 		if decision.Verdict != approval.Reject || decision.Version != r.Version {
 			continue
 		}
+		if decision.Surface == approval.App {
+			return whenHostSaidNo(r, decision)
+		}
 		if !decision.Person() {
 			return decision.Reason + " Nothing ran. " + noRetry
 		}
@@ -126,6 +133,21 @@ func whenRejected(r *approval.Request) string {
 		return what + r.Reason + " Nothing ran. Ask the user whether to call the tool again."
 	}
 	return what + r.Reason + " Don't run the action. Ask the user whether to ask again with request_approval."
+}
+
+// whenHostSaidNo is what an agent is told whose own host decided, or took back.
+func whenHostSaidNo(r *approval.Request, d approval.Decision) string {
+	if r.ClientOnly && !r.HostView {
+		return d.Reason + " Nothing ran. Tell the user that this host doesn't show the view in which a person decides (MCP Apps). " + noRetry
+	}
+	what := "It was denied in this host"
+	if !r.ApplyBy.IsZero() {
+		what = "It was approved, and then taken back in this host"
+	}
+	if d.Reason == "" {
+		return what + ", without a reason. " + noRetry
+	}
+	return fmt.Sprintf("%s. The reason given, as it was written: %q. %s", what, d.Reason, noRetry)
 }
 
 // timeText is a time as the tools write it: RFC 3339, UTC, milliseconds.

@@ -74,12 +74,7 @@ func newHandler(local *Local, over *sdk.Server, options HandlerOptions) *Handler
 		options:   options,
 		bodyLimit: int64(4*options.PayloadLimit + 64<<10),
 	}
-	h.remove = func() {}
-	if options.Gateway != nil {
-		h.remove = h.server.install(over, options.Gateway)
-	} else {
-		h.server.addTo(over)
-	}
+	h.remove = h.server.serve(over, options.Options)
 	over.AddReceivingMiddleware(track)
 
 	get := func(*http.Request) *sdk.Server { return over }

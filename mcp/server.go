@@ -88,6 +88,13 @@ func newSDKServer(options Options) *sdk.Server {
 		Instructions: instructions,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	}
+	if options.Gate != nil {
+		settings.Instructions = gateInstructions
+		settings.Capabilities.Resources = &sdk.ResourceCapabilities{}
+		settings.Capabilities.AddExtension(uiExtension, nil)
+		// What is listed depends on what the client can show.
+		settings.SetCacheable = func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }
+	}
 	if options.Gateway != nil {
 		// Downstream servers come and go, and what they have changes; so what
 		// any of them may have is said from the start.
@@ -100,6 +107,19 @@ func newSDKServer(options Options) *sdk.Server {
 		}
 	}
 	return sdk.NewServer(&sdk.Implementation{Name: "countersign", Title: "Countersign", Version: options.Version}, settings)
+}
+
+// serve adds what the options say to the SDK's server, and says how to remove it.
+func (s *server) serve(over *sdk.Server, options Options) (remove func()) {
+	switch {
+	case options.Gateway != nil:
+		return s.install(over, options.Gateway)
+	case options.Gate != nil:
+		s.installGate(over, options.Gate)
+	default:
+		s.addTo(over)
+	}
+	return func() {}
 }
 
 // addTo registers the tools.

@@ -31,11 +31,7 @@ func ServeStdio(ctx context.Context, flow Flow, agent approval.Agent, in io.Read
 		return who, nil
 	}, options)
 	over := newSDKServer(options)
-	if options.Gateway != nil {
-		defer s.install(over, options.Gateway)()
-	} else {
-		s.addTo(over)
-	}
+	defer s.serve(over, options)()
 	// When ctx ends, calls must still be answered: only closing ends the session.
 	answered := newCalls()
 	open, hangUp := context.WithCancel(context.Background())

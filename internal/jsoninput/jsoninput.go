@@ -82,6 +82,9 @@ func Read(raw []byte, of string, accepted ...string) *Object {
 // Err is what is wrong with what was read so far: nil, or an *Error.
 func (o *Object) Err() error { return o.err }
 
+// Has reports whether a member is there.
+func (o *Object) Has(name string) bool { return o.value(name) != nil }
+
 // Text is a string, which has at most limit characters if whoever uses it checks
 // that; empty if it isn't there.
 func (o *Object) Text(name string, limit int) string {

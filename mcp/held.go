@@ -1,0 +1,69 @@
+package mcp
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/countersign/countersign/approval"
+)
+
+// heldCalls are the calls that are held now. A view isn't told by its host which
+// request it is shown for, only what the model wrote, so it asks for the held one.
+type heldCalls struct {
+	mu    sync.Mutex
+	calls map[approval.Agent][]*heldCall
+}
+
+type heldCall struct {
+	id    approval.ID
+	asked []byte // the arguments of the call, as they were written
+}
+
+// add holds a call until the returned function is called.
+func (h *heldCalls) add(agent approval.Agent, call *heldCall) (remove func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls == nil {
+		h.calls = make(map[approval.Agent][]*heldCall)
+	}
+	h.calls[agent] = append(h.calls[agent], call)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		left := slices.DeleteFunc(h.calls[agent], func(one *heldCall) bool { return one == call })
+		if h.calls[agent] = left; len(left) == 0 {
+			delete(h.calls, agent)
+		}
+	}
+}
+
+// find is the request of the agent's held call whose arguments are asked, or of its
+// only one if asked is nil; empty if there is none, or if it can't be told which.
+func (h *heldCalls) find(agent approval.Agent, asked []byte) approval.ID {
+	h.mu.Lock()
+	held := slices.Clone(h.calls[agent])
+	h.mu.Unlock()
+	var found approval.ID
+	for _, call := range held {
+		if asked != nil && !sameValue(call.asked, asked) {
+			continue
+		}
+		if found != "" && found != call.id {
+			return ""
+		}
+		found = call.id
+	}
+	return found
+}
+
+// sameValue reports whether two JSON texts are the same to a host, which has decoded
+// them and rounds numbers. It tells calls apart; nothing is decided by it.
+func sameValue(a, b []byte) bool {
+	var first, second any
+	if json.Unmarshal(readable(a), &first) != nil || json.Unmarshal(readable(b), &second) != nil {
+		return false
+	}
+	return reflect.DeepEqual(first, second)
+}
