@@ -119,6 +119,7 @@ var starterSubjects = map[string]string{
 	"postgresql": "a database that agents query and change",
 	"payments":   "charges, refunds and payouts, as with Stripe",
 	"kubernetes": "what runs in clusters",
+	"personal":   "one person on their own machine, who decides in the host's view",
 }
 
 func (c *policyStarterCommand) Run(p *process) error {
