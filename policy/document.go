@@ -94,6 +94,15 @@ type firstUseDocument struct {
 	Within       time.Duration `yaml:"within"`
 }
 
+// unverifiedDocument is where an answer is enough that no verified person gives.
+// Tiers that are an empty list are none, and tiers that aren't written are the
+// default, if there is one.
+type unverifiedDocument struct {
+	Tiers        *[]Tier  `yaml:"tiers"`
+	Environments []string `yaml:"environments"`
+	Modes        []string `yaml:"modes"`
+}
+
 type integrationDocument struct {
 	Mode         string                  `yaml:"mode"`
 	Environments map[string]string       `yaml:"environments"`

@@ -6,14 +6,6 @@ import "slices"
 // client says that somebody confirmed, or its host's view that somebody decided.
 // A policy says where one is enough. These are what the two have in common.
 
-// unverifiedDocument is where such an answer is enough. Tiers that are an empty
-// list are none, and tiers that aren't written are the default, if there is one.
-type unverifiedDocument struct {
-	Tiers        *[]Tier  `yaml:"tiers"`
-	Environments []string `yaml:"environments"`
-	Modes        []string `yaml:"modes"`
-}
-
 // unverifiedKind is in what one kind of such answers differs from the other.
 type unverifiedKind struct {
 	key       string
