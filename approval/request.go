@@ -482,7 +482,11 @@ func (r *Request) Waiting(now time.Time) string {
 	default:
 		left = fmt.Sprintf("%d s", until/time.Second)
 	}
-	return "Waiting for a person: " + policy.Words(r.Missing()) + ". " + left + " left."
+	who := "Waiting for a person: "
+	if r.ViewDecides() {
+		who = "Waiting for a decision in the agent's host, or for a person: "
+	}
+	return who + policy.Words(r.Missing()) + ". " + left + " left."
 }
 
 // Used is the place that a claim used since the request was loaded, as policy

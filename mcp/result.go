@@ -62,8 +62,15 @@ func encode(value any) ([]byte, error) {
 // result is a tool's result: the JSON text as it is, the same value as
 // structured content, and what the model is told beside it.
 func result(text []byte, guidance string) *sdk.CallToolResult {
+	plain := plainResult(text)
+	plain.Content = append(plain.Content, &sdk.TextContent{Text: guidance})
+	return plain
+}
+
+// plainResult is a result that no model reads.
+func plainResult(text []byte) *sdk.CallToolResult {
 	return &sdk.CallToolResult{
-		Content:           []sdk.Content{&sdk.TextContent{Text: string(text)}, &sdk.TextContent{Text: guidance}},
+		Content:           []sdk.Content{&sdk.TextContent{Text: string(text)}},
 		StructuredContent: json.RawMessage(text),
 	}
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/countersign/countersign/approval"
@@ -118,7 +119,8 @@ func (g *Gate) shown(ctx context.Context, r *approval.Request) shownRequest {
 		CanRevoke:      r.Status == approval.Approved && r.Executor == approval.ByAgent,
 		Notice:         g.options.Notice,
 	}
-	s.Action, s.Count = presentation.Phrase(r)
+	action, count := presentation.Phrase(r)
+	s.Action, s.Count = action, strings.TrimPrefix(count, " on ")
 	for _, fact := range facts.List() {
 		s.Facts = append(s.Facts, shownFact{fact.Name, g.pieces(ctx, fact.Value)})
 	}

@@ -98,7 +98,7 @@ func (g *gateServer) forView(run func(context.Context, call) (*sdk.CallToolResul
 		if err != nil {
 			return nil, err
 		}
-		told = result(text, "")
+		told = plainResult(text)
 		told.Content, told.IsError = []sdk.Content{&sdk.TextContent{Text: refused.message}}, true
 		return told, nil
 	}
@@ -118,7 +118,7 @@ func (g *gateServer) show(ctx context.Context, c call) (*sdk.CallToolResult, err
 	}
 	if id == "" {
 		if id = g.held.find(c.agent, asked); id == "" {
-			return result([]byte(`{"request":null}`), ""), nil
+			return plainResult([]byte(`{"request":null}`)), nil
 		}
 	}
 	var r *approval.Request
@@ -137,7 +137,7 @@ func (g *gateServer) show(ctx context.Context, c call) (*sdk.CallToolResult, err
 	if err != nil {
 		return nil, err
 	}
-	return result(text, ""), nil
+	return plainResult(text), nil
 }
 
 // change waits until a request isn't what the view has, or for watchBound.
@@ -260,5 +260,5 @@ func (g *gateServer) decided(ctx context.Context, r *approval.Request) (*sdk.Cal
 		return nil, err
 	}
 	text := bytes.Join([][]byte{[]byte(`{"decision":`), decision, []byte(`,"request":`), shown, []byte("}")}, nil)
-	return result(text, ""), nil
+	return plainResult(text), nil
 }
