@@ -116,7 +116,7 @@ func (g *gateServer) await(ctx context.Context, c call, r *approval.Request) (*a
 		defer stop()
 	}
 	var err error
-	for r.Status == approval.Pending && err == nil {
+	for err == nil && r.Status == approval.Pending {
 		if r, err = g.service.Await(wait, c.agent, id, approval.MaxTTL); err == nil && r.Status == approval.Pending {
 			select {
 			case <-g.service.Draining():

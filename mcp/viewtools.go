@@ -106,7 +106,11 @@ func (g *gateServer) forView(run func(context.Context, call) (*sdk.CallToolResul
 
 // show answers with a request as it is: the one that is named, or whose call is held.
 func (g *gateServer) show(ctx context.Context, c call) (*sdk.CallToolResult, error) {
-	inputs := jsoninput.Read(c.Params.Arguments, viewRequestTool.Name, inputRequest, inputAsked, inputRevision)
+	arguments := []byte(c.Params.Arguments)
+	if len(arguments) == 0 || string(arguments) == "null" {
+		arguments = []byte("{}") // it may have none
+	}
+	inputs := jsoninput.Read(arguments, viewRequestTool.Name, inputRequest, inputAsked, inputRevision)
 	id := approval.ID(inputs.Text(inputRequest, maxID))
 	known := inputs.Count(inputRevision)
 	var asked []byte

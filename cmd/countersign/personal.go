@@ -88,7 +88,7 @@ func (c *mcpCommand) personal(ctx context.Context, p *process) (err error) {
 	work.Go(func() { service.Sweep(background) })
 	defer work.Wait()
 	defer stop()
-	fmt.Fprintln(p.stderr, "countersign: "+personalNotice)
+	logger.Warn(personalNotice)
 	logger.Info("serving", "data", folder, "version", version())
 	defer context.AfterFunc(ctx, service.Drain)()
 	return mcp.ServeStdio(ctx, nil, approval.Agent{Name: c.Agent}, p.stdin, p.stdout, mcp.Options{Version: version(), Gate: gate, Logger: logger})
