@@ -25,15 +25,18 @@ const untouchedHeader = "Countersign-Untouched"
 type denial struct {
 	status int
 	text   string
+	// challenge is what the client has to come with in place of what it had; empty
+	// if it needn't try.
+	challenge string
 }
 
-var stopping = &denial{http.StatusServiceUnavailable, "the server is stopping"}
+var stopping = &denial{status: http.StatusServiceUnavailable, text: "the server is stopping"}
 
 func (d *denial) write(w http.ResponseWriter) {
-	switch d.status {
-	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", `Bearer realm="countersign"`)
-	case http.StatusServiceUnavailable:
+	if d.challenge != "" {
+		w.Header().Set("WWW-Authenticate", d.challenge)
+	}
+	if d.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 		w.Header().Set(untouchedHeader, "true")
 	}
@@ -45,7 +48,7 @@ func (d *denial) write(w http.ResponseWriter) {
 //
 // A request that is still arriving is no call yet: it holds up nobody, ends
 // after uploadLimit, and is turned away when the handler closes.
-func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (approval.Token, bool) {
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (approval.Agent, bool) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(uploadLimit)) // only a response of a test has none
 	cut := make(chan struct{})
@@ -53,7 +56,7 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (approval.Token,
 		defer close(cut)
 		_ = control.SetReadDeadline(time.Unix(1, 0))
 	})
-	token, body, denied := h.receive(w, r)
+	agent, body, denied := h.receive(w, r)
 	if h.server.stopping.Err() != nil {
 		denied = stopping
 	}
@@ -69,59 +72,65 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (approval.Token,
 		if denied == nil {
 			stopping.write(w)
 		}
-		return approval.Token{}, false
+		return approval.Agent{}, false
 	}
 	if denied != nil {
-		return approval.Token{}, false
+		return approval.Agent{}, false
 	}
 	// From here on the connection is read only to learn whether the client is
 	// still there, as long as its call waits.
 	_ = control.SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	return token, true
+	return agent, true
 }
 
 // receive checks a request and reads its body.
-func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (approval.Token, []byte, *denial) {
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (approval.Agent, []byte, *denial) {
 	if !h.hostAllowed(r) {
-		return approval.Token{}, nil, &denial{http.StatusForbidden, fmt.Sprintf("this server is not called %q", r.Host)}
+		return approval.Agent{}, nil, &denial{status: http.StatusForbidden, text: fmt.Sprintf("this server is not called %q", r.Host)}
 	}
-	token, denied := h.authenticate(r)
+	agent, denied := h.authenticate(r)
 	if denied != nil {
-		return approval.Token{}, nil, denied
+		return approval.Agent{}, nil, denied
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.bodyLimit))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return approval.Token{}, nil, &denial{http.StatusRequestEntityTooLarge, "the request is too large"}
+		return approval.Agent{}, nil, &denial{status: http.StatusRequestEntityTooLarge, text: "the request is too large"}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return approval.Token{}, nil, &denial{http.StatusRequestTimeout, "the request took too long to arrive"}
+		return approval.Agent{}, nil, &denial{status: http.StatusRequestTimeout, text: "the request took too long to arrive"}
 	}
 	if err != nil {
-		return approval.Token{}, nil, &denial{http.StatusBadRequest, "the request could not be read"}
+		return approval.Agent{}, nil, &denial{status: http.StatusBadRequest, text: "the request could not be read"}
 	}
-	return token, body, nil
+	return agent, body, nil
 }
 
-// authenticate finds out whose token the request carries.
-func (h *Handler) authenticate(r *http.Request) (approval.Token, *denial) {
+// authenticate finds out whose token the request carries: one of this server's
+// own, or an access token of an issuer that it believes. Neither is looked for
+// among the other.
+func (h *Handler) authenticate(r *http.Request) (approval.Agent, *denial) {
+	resource := h.options.Resource
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	secret = strings.TrimSpace(secret)
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return approval.Token{}, &denial{http.StatusUnauthorized, "a bearer token is needed; `countersign token create` makes one"}
+		return approval.Agent{}, resource.needed()
+	}
+	if resource != nil && isAccessToken(secret) {
+		return resource.identify(r.Context(), secret)
 	}
 	token, err := h.local.service.Authenticate(r.Context(), secret)
 	switch {
 	case err == nil:
-		return token, nil
+		return approval.Agent{Name: token.Agent, Owner: token.Owner}, nil
 	case errors.Is(err, approval.ErrToken):
-		return approval.Token{}, &denial{http.StatusUnauthorized, "the token is unknown or revoked; `countersign token create` makes a new one"}
+		return approval.Agent{}, resource.unknown()
 	default:
 		// That a token can't be looked up says nothing about it.
 		if r.Context().Err() == nil {
 			h.options.Logger.Error("looking up a token", "err", err)
 		}
-		return approval.Token{}, &denial{http.StatusServiceUnavailable, "tokens can't be checked now; try again"}
+		return approval.Agent{}, &denial{status: http.StatusServiceUnavailable, text: "tokens can't be checked now; try again"}
 	}
 }

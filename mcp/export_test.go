@@ -1,15 +1,19 @@
 package mcp
 
 import (
+	"context"
 	"net/http"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/countersign/countersign/approval"
 )
 
 var (
 	ParseRequest = parseRequest
 	ParseID      = parseID
 	Readable     = readable
+	MayAsk       = mayAsk
 )
 
 // NewHandlerOver is NewHandler over a server that has more than the product's
@@ -28,3 +32,13 @@ func NewKeepAlive(w http.ResponseWriter) KeepAlive { return KeepAlive{&keepAlive
 func (k KeepAlive) Waits()     { k.waits() }
 func (k KeepAlive) Continues() { k.continues() }
 func (k KeepAlive) Close()     { k.close() }
+
+// Identify is what a resource makes of an access token: an agent, or the status of
+// the refusal.
+func Identify(ctx context.Context, r *Resource, token string) (approval.Agent, int) {
+	agent, denied := r.identify(ctx, token)
+	if denied != nil {
+		return agent, denied.status
+	}
+	return agent, http.StatusOK
+}

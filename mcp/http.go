@@ -39,6 +39,9 @@ type HandlerOptions struct {
 	// Hosts are names that clients may call a server by that listens on
 	// loopback, beside the loopback's own: those of a proxy in front of it.
 	Hosts []string
+	// Resource is what access tokens must be meant for; nil means that none are
+	// taken but the server's own.
+	Resource *Resource
 }
 
 // Handler serves the tools over streamable HTTP, for every protocol version of
@@ -135,7 +138,7 @@ const exchangeName = "exchange"
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	token, ok := h.admit(w, r)
+	agent, ok := h.admit(w, r)
 	if !ok {
 		return
 	}
@@ -150,15 +153,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answered() // such as an event stream, which ends with its session
 	}
 	if r.Method == http.MethodDelete {
-		h.server.prompts.endSession(r.Header.Get(sessionHeader), token.Agent)
+		h.server.prompts.endSession(r.Header.Get(sessionHeader), agent)
 	}
 	// A call waits longer than a server may allow for writing an answer.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	w.Header().Set("X-Accel-Buffering", "no") // or some proxies keep a waiting answer back
 	response := &keepAlive{response: w}
 	defer response.close()
+	// An access token may end while its call waits for people. The call goes on: it
+	// was allowed when it was made, and what it waits for needs no token of theirs.
 	e := &exchange{
-		agent:    approval.Agent{Name: token.Agent, Owner: token.Owner},
+		agent:    agent,
 		response: response,
 		request:  r.Context(),
 		answered: answered,
@@ -180,14 +185,19 @@ func (h *Handler) Close() {
 	h.server.prompts.wait()
 }
 
-// verified hands the SDK what authenticate found. Sessions belong to the agent:
-// the SDK refuses a call in a session of another UserID.
+// verified hands the SDK what authenticate found. Sessions belong to the agent of
+// one person: the SDK refuses a call in a session of another UserID.
 func verified(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
 	e, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {
 		return nil, auth.ErrInvalidToken
 	}
-	return &auth.TokenInfo{UserID: "agent:" + e.agent.Name, Extra: map[string]any{exchangeName: e}}, nil
+	return &auth.TokenInfo{UserID: userOf(e.agent), Extra: map[string]any{exchangeName: e}}, nil
+}
+
+// userOf tells agents apart also by whom they act for. No name has a space in it.
+func userOf(agent approval.Agent) string {
+	return "agent:" + agent.Name + " " + agent.Owner.String()
 }
 
 // exchangeOf is the HTTP request that carried a message; nil if none did.

@@ -54,7 +54,7 @@ type promptKey struct {
 // prompt is one link that a host was sent.
 type prompt struct {
 	promptKey
-	agent     string
+	agent     approval.Agent
 	end       context.CancelFunc
 	completes bool // the host's protocol has a way to say that it is over
 	over      chan struct{}
@@ -108,7 +108,7 @@ func (p *prompts) push(ctx context.Context, c call, a Answer) bool {
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), a.ExpiresAt.Sub(p.now())+grace)
 	one := &prompt{
 		promptKey: promptKey{c.Session, a.ID},
-		agent:     c.agent.Name,
+		agent:     c.agent,
 		end:       end,
 		completes: version >= completesFrom,
 		over:      make(chan struct{}),
@@ -171,7 +171,7 @@ func (p *prompts) shows(key promptKey) bool {
 }
 
 // endSession ends the prompts of an agent in a session that it wants closed.
-func (p *prompts) endSession(session, agent string) {
+func (p *prompts) endSession(session string, agent approval.Agent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.open {
@@ -224,7 +224,7 @@ func (p *prompts) tellOver(ctx context.Context, session *sdk.ServerSession, agen
 	var open []*prompt
 	p.mu.Lock()
 	for key, one := range p.open {
-		if key.session == session && one.agent == agent.Name && one.completes {
+		if key.session == session && one.agent == agent && one.completes {
 			open = append(open, one)
 		}
 	}
