@@ -41,6 +41,8 @@ type config struct {
 	MCP      mcpConfig      `yaml:"mcp"`
 	Gateway  gatewayConfig  `yaml:"gateway"`
 	Gate     gateConfig     `yaml:"gate"`
+
+	Authorization authorizationConfig `yaml:"authorization"`
 }
 
 type slackConfig struct {
@@ -83,6 +85,8 @@ func defaultConfig() config {
 		MCP:      mcpConfig{AwaitBound: mcp.DefaultAwaitBound},
 		Gateway:  defaultGatewayConfig(),
 		Gate:     defaultGateConfig(),
+
+		Authorization: authorizationConfig{Issuers: []issuerConfig{}},
 	}
 }
 
@@ -219,6 +223,7 @@ func (c config) check() error {
 	}
 	c.Gateway.check(problem)
 	c.Gate.check(problem)
+	c.Authorization.check(problem)
 	return errors.Join(problems...)
 }
 

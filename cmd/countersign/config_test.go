@@ -134,6 +134,18 @@ func TestConfigRefuses(t *testing.T) {
 		{"a provider for nobody", "providers: []", provider("people: {}"), "nobody could sign in", ""},
 		{"a provider for somebody's name", "providers: []", provider("people: {a: ada}"), "\"a\": \"ada\" is not a Slack user id", ""},
 		{"a provider for a list of people", "providers: []", provider("people: [U024BE7LH]"), "SUBJECT: SLACK_USER_ID", "["},
+		{"an issuer in the clear", "issuers: []", trustedIssuer("issuer: http://login.example.com"), "use https", ""},
+		{"an issuer that is no address", "issuers: []", trustedIssuer("issuer: login.example.com"), "is not an address", ""},
+		{"an issuer for nobody", "issuers: []", trustedIssuer("people: {}"), "nobody could connect", ""},
+		{"an issuer for somebody's name", "issuers: []", trustedIssuer("people: {a: ada}"), "\"a\": \"ada\" is not a Slack user id", ""},
+		{"an issuer of no agent", "issuers: []", trustedIssuer("agent: ''"), "agent: \"\" is not a name", ""},
+		{"an issuer of an agent by a sentence", "issuers: []", trustedIssuer("agent: my agent"), "is not a name", ""},
+		{"two scopes as one", "issuers: []", trustedIssuer("scopes: [a b]"), "\"a b\" is not a scope", ""},
+		{"a scope that ends its header", "issuers: []", trustedIssuer("scopes: ['a\"']"), "is not a scope", ""},
+		{"an audience of nobody", "issuers: []", trustedIssuer("audience: ['']"), "audience: \"\" is nobody", ""},
+		{"a client of nobody", "issuers: []", trustedIssuer("clients: ['']"), "is no client", ""},
+		{"an issuer twice", "issuers: []", trustedIssuer("") + "\n    - {issuer: https://login.example.com}", "is there twice", ""},
+		{"an issuer's unknown key", "issuers: []", trustedIssuer("") + "\n      peopel: {}", "peopel", ""},
 		{"a subject by its anchor", "providers: []", provider("people: {&x a: U024BE7LH}"), "SUBJECT: SLACK_USER_ID", "["},
 	}
 	for _, test := range tests {

@@ -50,6 +50,7 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 	}
 	say(true, "secrets: all that the configuration needs are set")
 	checkSignIn(ctx, conf, keys, rules, say)
+	checkAuthorization(ctx, conf, rules, say)
 	checkDownstream(ctx, conf.Gateway.servers(keys.Downstream), rules, tools, say)
 	if rules == nil {
 		return errUnwell // whom to look for in Slack is in the policy

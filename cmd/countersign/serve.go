@@ -198,6 +198,9 @@ func (s *server) rule(ctx context.Context, rules *policy.Policy) error {
 	for _, stuck := range withoutApprovers(tokens, rules) {
 		s.logger.Warn("an agent asks in vain", "agent", stuck.token.Agent, "token", stuck.token.ID, "err", stuck.err)
 	}
+	for _, stuck := range s.config.Authorization.withoutApprovers(rules) {
+		s.logger.Warn("an agent asks in vain", "agent", stuck.agent, "issuer", stuck.issuer, "owner", stuck.user, "err", stuck.err)
+	}
 	return nil
 }
 
@@ -234,11 +237,18 @@ func (s *server) routes() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", pages)
 	mux.Handle(web.ReceiptKeysPath, web.ReceiptKeys(s.receipts.Public, s.logger))
+	authorization := s.config.authorization(s.now, s.logger)
 	serve := func(path string, options mcp.Options) {
+		var resource *mcp.Resource
+		if authorization != nil {
+			resource = authorization.Resource(public, path)
+			mux.HandleFunc(resource.MetadataPath(), resource.ServeMetadata)
+		}
 		agents := mcp.NewHandler(s.flow, mcp.HandlerOptions{
 			Options:      options,
 			PayloadLimit: s.config.Requests.PayloadLimit,
 			Hosts:        []string{public.Hostname()},
+			Resource:     resource,
 		})
 		s.agents = append(s.agents, agents)
 		mux.Handle(path, agents)

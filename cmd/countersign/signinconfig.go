@@ -73,16 +73,21 @@ func (c signInConfig) check(problem func(format string, args ...any)) {
 		if one.ClientID == "" {
 			problem("%s: client_id is empty; the provider gives one", at)
 		}
-		if len(one.People) == 0 {
-			problem("%s: people is empty, so nobody could sign in; list SUBJECT: SLACK_USER_ID", at)
+		one.People.check(at, "so nobody could sign in", problem)
+	}
+}
+
+// check reports everything that is wrong, and what comes of a table of nobody.
+func (p peopleTable) check(at, withoutAny string, problem func(format string, args ...any)) {
+	if len(p) == 0 {
+		problem("%s: people is empty, %s; list SUBJECT: SLACK_USER_ID", at, withoutAny)
+	}
+	for _, subject := range slices.Sorted(maps.Keys(p)) {
+		if subject == "" {
+			problem("%s: people: \"\" is nobody; take the subject of the person's identity", at)
 		}
-		for _, subject := range slices.Sorted(maps.Keys(one.People)) {
-			if subject == "" {
-				problem("%s: people: \"\" is nobody; take the subject of the person's identity", at)
-			}
-			if user := one.People[subject]; !policy.IsUserID(user) {
-				problem("%s: people: %q: %q is not a Slack user id (like U024BE7LH)", at, subject, user)
-			}
+		if user := p[subject]; !policy.IsUserID(user) {
+			problem("%s: people: %q: %q is not a Slack user id (like U024BE7LH)", at, subject, user)
 		}
 	}
 }
