@@ -3,7 +3,7 @@ package mcp
 import _ "embed"
 
 // viewHTML is what a host shows beside the conversation while somebody is asked
-// for a decision.
+// for a decision. It is built from mcp/view and loads nothing from anywhere.
 //
 //go:embed view/view.html
 var viewHTML string
