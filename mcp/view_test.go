@@ -6,7 +6,10 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/approvaltest"
 	"github.com/countersign/countersign/mcp"
 )
 
@@ -544,6 +547,63 @@ func TestViewAccessibility(t *testing.T) {
 			v.quiet()
 		})
 	}
+}
+
+// The view and the gate understand each other: what the person approves in the view
+// is what the agent's call returns with, down to the numbers.
+func TestViewOfGate(t *testing.T) {
+	t.Parallel()
+	browser := chromium(t)
+	f := approvaltest.New(t, func(o *approval.Options) { o.Now = nil })
+	err := f.Service.SetPolicy(t.Context(), approvaltest.ParsePolicy(t, `
+version: 1
+mode: cautious
+roles: {finance: {users: [U0ALICE, U0BOB]}}
+approval: {requires: [{role: finance}]}
+in_view: {tiers: [1, 2, 3, 4]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate, err := mcp.NewGate(f.Service, mcp.GateOptions{Notice: "Nobody else is asked."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	can := &sdk.ClientCapabilities{}
+	can.AddExtension("io.modelcontextprotocol/ui", object{"mimeTypes": []string{mcp.ViewMIME}})
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "host", Version: "1"}, &sdk.ClientOptions{Capabilities: can}).
+		Connect(t.Context(), serveStdio(t, newLocal(t, f, 0), f.Agent, mcp.Options{Gate: gate}).transport(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	input := object{"action": "crm.update", "target": "deal 101", "reversible": true, "purpose": "Close it.", "arguments": object{"id": 101, "status": "won"}}
+	returned := make(chan *sdk.CallToolResult, 1)
+	go func() {
+		result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "request_approval", Arguments: input})
+		if err != nil {
+			result = &sdk.CallToolResult{IsError: true, StructuredContent: err.Error()}
+		}
+		returned <- result
+	}()
+	v := openViewOf(t, browser, session, plan{Input: input})
+	v.shows("Approval needed", "crm.update", "Nobody else is asked.", "Close it.", "The agent says that this can be undone.")
+	v.picture("gate")
+	v.press("edit")
+	of[any](v, at("edited")+`.select()`)
+	v.write("edited", `{"id": 9007199254740993}`)
+	v.press("approve-edit")
+	v.shows("Verified", "somebody in the agent's host, not a verified person", "9007199254740993")
+	v.picture("gate-approved")
+	result := receive(t, returned, "the agent's answer")
+	said, _ := result.StructuredContent.(map[string]any)
+	if said["outcome"] != "granted" || !strings.Contains(result.Content[0].(*sdk.TextContent).Text, "9007199254740993") {
+		t.Errorf("the agent was told %v", result.StructuredContent)
+	}
+	v.press("revoke")
+	v.press("confirm-revoke")
+	v.shows("The approval was taken back.", "Revoked by")
+	v.quiet()
 }
 
 // The view is one file that names nothing to be loaded.

@@ -213,10 +213,16 @@ type plan struct {
 	early  string // a script that runs before the view's
 }
 
-// openView has the host show the view.
+// openView has the host show the view of a scripted gate.
 func openView(t *testing.T, browser context.Context, s *script, p plan) *tab {
 	t.Helper()
-	host := newViewHost(t, s.connect(t)) // which closes once the tab has
+	return openViewOf(t, browser, s.connect(t), p)
+}
+
+// openViewOf has the host show the view of the server at the session's other end.
+func openViewOf(t *testing.T, browser context.Context, session *sdk.ClientSession, p plan) *tab {
+	t.Helper()
+	host := newViewHost(t, session) // which closes once the tab has
 	ctx, closeTab := chromedp.NewContext(browser)
 	t.Cleanup(closeTab)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
