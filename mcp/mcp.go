@@ -1,14 +1,19 @@
-// Package mcp is the door for agents: four tools with which a model asks a
-// person, waits, and gets exactly what was approved, over stdio and streamable
-// HTTP, for every protocol version that the SDK speaks.
+// Package mcp is the door for agents, over stdio and streamable HTTP, for every
+// protocol version that the SDK speaks. It serves one of three sets of tools.
 //
-// The tools translate to and from a Flow. Local is the Flow over this process's
-// own approval.Service; Remote is the Flow of a running server, for a stdio
-// bridge. Nothing here decides anything, and no tool does.
+// The flow's four let a model ask a person, wait, and get exactly what was
+// approved. They translate to and from a Flow: Local is that of this process's own
+// approval.Service, and Remote that of a running server, for a stdio bridge.
 //
-// Who calls is never taken from the arguments, from what a client says of
-// itself, or from a session: over HTTP each call carries a bearer token, and a
-// stdio server is started for one agent.
+// The Gate's hold one call until it is decided, and let a view that the agent's host
+// shows (MCP Apps) decide where the policy says that this is enough.
+//
+// A Gateway's are those of other servers.
+//
+// Nothing here decides anything. Who calls is never taken from the arguments, from
+// what a client says of itself, or from a session: over HTTP each call carries a
+// token, the server's own or one of a configured issuer, and a stdio server is
+// started for one agent.
 package mcp
 
 import (
