@@ -57,6 +57,7 @@ type Gate struct {
 	service *approval.Service
 	local   *Local // reports how a call waits
 	options GateOptions
+	names   *names
 	held    heldCalls
 }
 
@@ -88,5 +89,5 @@ func NewGate(service *approval.Service, options GateOptions) (*Gate, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gate{service: service, local: local, options: options}, nil
+	return &Gate{service: service, local: local, options: options, names: newNames(options)}, nil
 }

@@ -22,7 +22,7 @@ const (
 
 	whenApplied = "Run exactly this payload now, once, with nothing added, left out or changed. The approval is used up: another run needs a new request_approval."
 
-	whenStopping = "The server is stopping, and nobody has decided yet. Nothing was approved, and this is not a refusal. Call request_approval again with exactly the same action and arguments in a minute: it goes on waiting for the same decision."
+	whenLetGo = "Nobody has decided yet, and the call isn't held any longer: the server is stopping, or it has held the call as long as it may. Nothing was approved, and this is not a refusal. Don't run the action. Call request_approval again with exactly the same action and arguments in a minute: it goes on waiting for the same decision."
 
 	whileHeld = "Nobody has decided yet. Don't run the action. Call request_approval again with exactly the same action and arguments: it goes on waiting for the same decision."
 

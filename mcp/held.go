@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -58,12 +59,50 @@ func (h *heldCalls) find(agent approval.Agent, asked []byte) approval.ID {
 	return found
 }
 
+// holds reports whether a call of the agent is held for a request.
+func (h *heldCalls) holds(agent approval.Agent, id approval.ID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.calls[agent], func(one *heldCall) bool { return one.id == id })
+}
+
 // sameValue reports whether two JSON texts are the same to a host, which has decoded
 // them and rounds numbers. It tells calls apart; nothing is decided by it.
 func sameValue(a, b []byte) bool {
-	var first, second any
-	if json.Unmarshal(readable(a), &first) != nil || json.Unmarshal(readable(b), &second) != nil {
+	first, err := asHostsRead(a)
+	if err != nil {
 		return false
 	}
-	return reflect.DeepEqual(first, second)
+	second, err := asHostsRead(b)
+	return err == nil && reflect.DeepEqual(first, second)
+}
+
+func asHostsRead(text []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	err := decoder.Decode(&value)
+	return rounded(value), err
+}
+
+// rounded is a value with its numbers as JavaScript reads them and writes them again:
+// one that is out of range becomes null.
+func rounded(value any) any {
+	switch value := value.(type) {
+	case json.Number:
+		number, err := value.Float64()
+		if err != nil {
+			return nil
+		}
+		return number
+	case []any:
+		for i := range value {
+			value[i] = rounded(value[i])
+		}
+	case map[string]any:
+		for name := range value {
+			value[name] = rounded(value[name])
+		}
+	}
+	return value
 }

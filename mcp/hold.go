@@ -1,9 +1,9 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -50,7 +50,14 @@ func parseHold(raw []byte) (approval.Proposal, error) {
 	if p.Reversible == nil {
 		return approval.Proposal{}, wrong(inputReversible, "is missing; say whether the action can be undone")
 	}
-	p.Purpose = cmp.Or(p.Purpose, p.Action)
+	for _, said := range []struct{ name, text string }{{inputAction, p.Action}, {inputTarget, p.Target}} {
+		if strings.TrimSpace(said.text) == "" {
+			return approval.Proposal{}, wrong(said.name, "is empty; say it in words")
+		}
+	}
+	if strings.TrimSpace(p.Purpose) == "" {
+		p.Purpose = p.Action
+	}
 	return p, nil
 }
 
@@ -90,10 +97,13 @@ const cancelLimit = 5 * time.Second
 var errCancelled = errors.New("the caller cancelled its call")
 
 // await holds the call until the request is decided. A call that is cancelled takes
-// its request back, so that nobody approves what no agent waits for. One whose
-// connection broke doesn't: the agent may ask the same again, and goes on waiting.
+// its request back, so that nobody approves what no agent waits for; unless another
+// call is held for the same. One whose connection broke doesn't: the agent may ask the
+// same again, and goes on waiting.
 func (g *gateServer) await(ctx context.Context, c call, r *approval.Request) (*approval.Request, error) {
-	defer g.held.add(c.agent, &heldCall{r.ID, c.Params.Arguments})()
+	one := &heldCall{r.ID, c.Params.Arguments}
+	remove := g.held.add(c.agent, one)
+	defer remove()
 	wait, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(g.stopping, func() { end(errStopping) })()
@@ -115,28 +125,26 @@ func (g *gateServer) await(ctx context.Context, c call, r *approval.Request) (*a
 		}
 		defer stop()
 	}
-	var err error
-	for err == nil && r.Status == approval.Pending {
-		if r, err = g.service.Await(wait, c.agent, id, approval.MaxTTL); err == nil && r.Status == approval.Pending {
-			select {
-			case <-g.service.Draining():
-				err = errStopping
-			default:
-			}
-		}
+	// What was asked here ends by itself before the bound. The same may have been asked
+	// elsewhere before, for longer.
+	r, err := g.service.Await(wait, c.agent, id, g.Gate.options.Timeout)
+	cause := context.Cause(wait)
+	if g.stopping.Err() != nil {
+		// A server that stops cuts off whoever is left, which is no cancellation.
+		cause = errStopping
 	}
-	switch cause := context.Cause(wait); {
-	case err == nil && cause == nil:
+	switch {
+	case err == nil && r.Status == approval.Pending, err != nil && cause == errStopping:
+		return nil, &Refusal{Text: whenLetGo}
+	case err == nil && (cause == nil || cause == errStopping):
 		return r, nil
-	case cause == errStopping || errors.Is(err, errStopping):
-		if err == nil {
-			return r, nil
-		}
-		return nil, &Refusal{Text: whenStopping}
 	case cause == errGone:
 		return nil, errGone
 	case cause != nil:
-		g.takeBack(ctx, c, id)
+		remove()
+		if !g.held.holds(c.agent, id) {
+			g.takeBack(ctx, c, id)
+		}
 		return nil, cause
 	default:
 		return nil, refusal(err, nil)

@@ -1,8 +1,7 @@
 package mcp
 
 import (
-	"cmp"
-	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +85,7 @@ type shownReceipt struct {
 }
 
 // shown is a request as the view shows it now.
-func (g *Gate) shown(ctx context.Context, r *approval.Request) shownRequest {
+func (g *Gate) shown(r *approval.Request) shownRequest {
 	facts := presentation.NewFacts(r, presentation.Limits{Tool: true})
 	arguments := presentation.LayOut(r.Payload, r.Ruling.Redactions)
 	label, purpose := facts.Purpose()
@@ -101,11 +100,11 @@ func (g *Gate) shown(ctx context.Context, r *approval.Request) shownRequest {
 		Stage:          presentation.StageOf(r).Words,
 		Environment:    presentation.Environment(r),
 		Reversible:     r.Reversible,
-		Purpose:        shownText{g.pieces(ctx, label), purpose},
+		Purpose:        shownText{g.pieces(label), purpose},
 		Facts:          []shownFact{},
-		Warnings:       g.lines(ctx, presentation.Warnings(r, arguments.Source)),
+		Warnings:       g.lines(presentation.Warnings(r, arguments.Source)),
 		Arguments: shownArguments{
-			Label:  g.pieces(ctx, arguments.Label(true)),
+			Label:  g.pieces(arguments.Label(true)),
 			Text:   arguments.Text,
 			Exact:  visible.Text(arguments.Source),
 			Hidden: arguments.Hidden,
@@ -114,15 +113,15 @@ func (g *Gate) shown(ctx context.Context, r *approval.Request) shownRequest {
 		Scopes:         []shownScope{},
 		ReasonRequired: r.Ruling.Requirement.ReasonRequired,
 		Now:            timeText(g.options.Now()),
-		History:        g.lines(ctx, presentation.History(r)),
-		Receipt:        g.receipt(ctx, r),
+		History:        g.lines(history(r)),
+		Receipt:        g.receipt(r),
 		CanRevoke:      r.Status == approval.Approved && r.Executor == approval.ByAgent,
 		Notice:         g.options.Notice,
 	}
 	action, count := presentation.Phrase(r)
 	s.Action, s.Count = action, strings.TrimPrefix(count, " on ")
 	for _, fact := range facts.List() {
-		s.Facts = append(s.Facts, shownFact{fact.Name, g.pieces(ctx, fact.Value)})
+		s.Facts = append(s.Facts, shownFact{fact.Name, g.pieces(fact.Value)})
 	}
 	for _, scope := range r.Scopes() {
 		s.Scopes = append(s.Scopes, shownScope{scope, presentation.ScopeWords(scope)})
@@ -145,6 +144,25 @@ func (g *Gate) shown(ctx context.Context, r *approval.Request) shownRequest {
 	return s
 }
 
+// history says what became of a request, and what people said about it.
+func history(r *approval.Request) []presentation.Line {
+	lines := presentation.History(r)
+	if granted := presentation.Granted(r); granted != nil {
+		lines = append(lines, granted)
+	}
+	quotes := presentation.Reasons(r)
+	if words := presentation.Words(r); words != nil {
+		quotes = append(quotes, *words)
+	}
+	for _, quote := range quotes {
+		l := slices.Clone(quote.Label)
+		l.Text(": ")
+		l.Code(quote.Text)
+		lines = append(lines, l)
+	}
+	return lines
+}
+
 // waitsFor says who has to decide, and where.
 func (g *Gate) waitsFor(r *approval.Request) string {
 	text := "Waiting for " + policy.Words(r.Missing()) + " in Slack"
@@ -155,7 +173,7 @@ func (g *Gate) waitsFor(r *approval.Request) string {
 }
 
 // receipt is the last decision that was made; nil if none was.
-func (g *Gate) receipt(ctx context.Context, r *approval.Request) *shownReceipt {
+func (g *Gate) receipt(r *approval.Request) *shownReceipt {
 	if len(r.Decisions) == 0 {
 		return nil
 	}
@@ -167,7 +185,7 @@ func (g *Gate) receipt(ctx context.Context, r *approval.Request) *shownReceipt {
 	return &shownReceipt{
 		ServerReceiptID: d.Receipt,
 		Outcome:         outcome,
-		By:              g.pieces(ctx, by(d)),
+		By:              g.pieces(by(d)),
 		DecidedAt:       timeText(d.At),
 		Surface:         d.Surface,
 		Person:          d.Person(),
@@ -191,15 +209,15 @@ func by(d approval.Decision) presentation.Line {
 	return l
 }
 
-func (g *Gate) lines(ctx context.Context, lines []presentation.Line) [][]piece {
+func (g *Gate) lines(lines []presentation.Line) [][]piece {
 	all := make([][]piece, len(lines))
 	for i, l := range lines {
-		all[i] = g.pieces(ctx, l)
+		all[i] = g.pieces(l)
 	}
 	return all
 }
 
-func (g *Gate) pieces(ctx context.Context, l presentation.Line) []piece {
+func (g *Gate) pieces(l presentation.Line) []piece {
 	pieces := make([]piece, len(l))
 	for i, p := range l {
 		switch p.Kind {
@@ -208,7 +226,7 @@ func (g *Gate) pieces(ctx context.Context, l presentation.Line) []piece {
 		case presentation.Code:
 			pieces[i] = piece{Text: p.Text, Style: "code"}
 		case presentation.Person:
-			pieces[i] = piece{Text: g.name(ctx, p.Who), Style: "strong"}
+			pieces[i] = piece{Text: g.names.of(p.Who), Style: "strong"}
 		case presentation.Moment:
 			pieces[i] = piece{Time: p.At.UTC().Format(time.RFC3339)}
 		default:
@@ -216,17 +234,4 @@ func (g *Gate) pieces(ctx context.Context, l presentation.Line) []piece {
 		}
 	}
 	return pieces
-}
-
-// name is a person's name, or the id of whose name isn't known now.
-func (g *Gate) name(ctx context.Context, who approval.Approver) string {
-	if g.options.Name == nil {
-		return who.User
-	}
-	name, err := g.options.Name(ctx, who)
-	if err != nil {
-		g.options.Logger.Debug("looking up a name", "err", err)
-		return who.User
-	}
-	return cmp.Or(visible.Line(name), who.User)
 }

@@ -40,6 +40,9 @@ func (r *viewRefusal) Error() string { return r.message }
 // refusedInView turns an error of approval into what the view is told, and returns
 // every other error as it is.
 func refusedInView(err error) error {
+	if err == nil {
+		return nil
+	}
 	if input, ok := errors.AsType[*approval.InputError](err); ok {
 		return &viewRefusal{code: codeInvalid, message: "Nothing was decided: the " + visible.Line(input.Error()) + "."}
 	}
@@ -54,7 +57,7 @@ func refusedInView(err error) error {
 		{approval.ErrDecided, codeDecided, "Nothing changed: it was decided before."},
 		{approval.ErrNotInBand, codePeople, "Nothing was decided: the policy has people decide on this, in Slack or on the review page."},
 		{approval.ErrReasonRequired, codeReason, "Nothing was decided: the policy asks whoever approves this for a reason. Please write one."},
-		{approval.ErrDenied, codeDenied, "Nothing was decided: the policy denies these arguments."},
+		{approval.ErrDenied, codeDenied, "Nothing was decided: " + visible.Line(err.Error()) + "."},
 		{approval.ErrServerRuns, codePeople, "Nothing changed: the server runs this itself, so people decide on it."},
 		{approval.ErrUnverified, codeLater, "Nothing was decided: the policy is being changed just now. Please try again."},
 		{approval.ErrUnavailable, codeLater, "The server's store can't be used now. Nothing was decided. Please try again in a minute."},
@@ -137,7 +140,7 @@ func (g *gateServer) show(ctx context.Context, c call) (*sdk.CallToolResult, err
 	}
 	text, err := encode(struct {
 		Request shownRequest `json:"request"`
-	}{g.shown(ctx, r)})
+	}{g.shown(r)})
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +237,7 @@ func (g *gateServer) decide(ctx context.Context, c call) (*sdk.CallToolResult, e
 	if err != nil {
 		return nil, err
 	}
-	return g.decided(ctx, r)
+	return g.decided(r)
 }
 
 // revoke takes back what was granted.
@@ -245,21 +248,28 @@ func (g *gateServer) revoke(ctx context.Context, c call) (*sdk.CallToolResult, e
 	if err != nil {
 		return nil, err
 	}
-	r, err := g.service.Withdraw(ctx, c.agent, shown.id, shown.digest, reason)
+	r, err := g.service.Status(ctx, c.agent, shown.id)
 	if err != nil {
 		return nil, err
 	}
-	return g.decided(ctx, r)
+	if r.Status == approval.Pending {
+		return nil, &viewRefusal{code: codeInvalid, message: "Nothing changed: nothing is approved yet that could be taken back."}
+	}
+	r, err = g.service.Withdraw(ctx, c.agent, shown.id, shown.digest, reason)
+	if err != nil {
+		return nil, err
+	}
+	return g.decided(r)
 }
 
 // decided is the result of what changed a request: the decision, with the receipt by
 // which the view knows that the server has it, and the request as it is.
-func (g *gateServer) decided(ctx context.Context, r *approval.Request) (*sdk.CallToolResult, error) {
+func (g *gateServer) decided(r *approval.Request) (*sdk.CallToolResult, error) {
 	decision, err := decisionText(r, outcomeOf(r))
 	if err != nil {
 		return nil, err
 	}
-	shown, err := encode(g.shown(ctx, r))
+	shown, err := encode(g.shown(r))
 	if err != nil {
 		return nil, err
 	}
