@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/countersign/countersign/approval"
 	"github.com/countersign/countersign/internal/jsoninput"
+	"github.com/countersign/countersign/internal/strictjson"
 	"github.com/countersign/countersign/internal/visible"
 )
 
@@ -57,7 +59,7 @@ func refusedInView(err error) error {
 		{approval.ErrDecided, codeDecided, "Nothing changed: it was decided before."},
 		{approval.ErrNotInBand, codePeople, "Nothing was decided: the policy has people decide on this, in Slack or on the review page."},
 		{approval.ErrReasonRequired, codeReason, "Nothing was decided: the policy asks whoever approves this for a reason. Please write one."},
-		{approval.ErrDenied, codeDenied, "Nothing was decided: " + visible.Line(err.Error()) + "."},
+		{approval.ErrDenied, codeDenied, "Nothing was decided: " + visible.Line(strings.TrimSuffix(err.Error(), ".")) + "."},
 		{approval.ErrServerRuns, codePeople, "Nothing changed: the server runs this itself, so people decide on it."},
 		{approval.ErrUnverified, codeLater, "Nothing was decided: the policy is being changed just now. Please try again."},
 		{approval.ErrUnavailable, codeLater, "The server's store can't be used now. Nothing was decided. Please try again in a minute."},
@@ -219,6 +221,11 @@ func (g *gateServer) decide(ctx context.Context, c call) (*sdk.CallToolResult, e
 	}
 	if err := inputs.Err(); err != nil {
 		return nil, inputError(err)
+	}
+	if confirmed.Edited != nil {
+		if _, err := strictjson.Members(confirmed.Edited); err != nil {
+			return nil, wrong(inputEdited, "are not accepted: %s; the text of a JSON object is", err)
+		}
 	}
 	switch outcome {
 	case outcomeGranted:
