@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 )
 
 // DefaultGateTimeout is how long a call is held by default.
@@ -57,7 +58,7 @@ type Gate struct {
 	service *approval.Service
 	local   *Local // reports how a call waits
 	options GateOptions
-	names   *names
+	names   *presentation.Names
 	held    heldCalls
 }
 
@@ -89,5 +90,5 @@ func NewGate(service *approval.Service, options GateOptions) (*Gate, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gate{service: service, local: local, options: options, names: newNames(options)}, nil
+	return &Gate{service: service, local: local, options: options, names: presentation.NewNames(options.Name, options.Now)}, nil
 }

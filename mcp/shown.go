@@ -226,7 +226,7 @@ func (g *Gate) pieces(l presentation.Line) []piece {
 		case presentation.Code:
 			pieces[i] = piece{Text: p.Text, Style: "code"}
 		case presentation.Person:
-			pieces[i] = piece{Text: g.names.of(p.Who), Style: "strong"}
+			pieces[i] = piece{Text: g.name(p.Who), Style: "strong"}
 		case presentation.Moment:
 			pieces[i] = piece{Time: p.At.UTC().Format(time.RFC3339)}
 		default:
@@ -234,4 +234,12 @@ func (g *Gate) pieces(l presentation.Line) []piece {
 		}
 	}
 	return pieces
+}
+
+// name is what somebody calls themselves, with their id, which is what counts.
+func (g *Gate) name(who approval.Approver) string {
+	if name := g.names.Of(who); name != "" {
+		return name + " (" + who.User + ")"
+	}
+	return who.User
 }

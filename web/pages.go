@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/approval"
+	"github.com/countersign/countersign/approval/presentation"
 )
 
 //go:embed *.html *.css *.js
@@ -82,8 +83,8 @@ func Handler(service *approval.Service, options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the style sheet: %w", err)
 	}
-	names := &names{ask: options.Name, now: options.Now, known: make(map[approval.Approver]knownName)}
-	templates, err := template.New("").Funcs(template.FuncMap{"name": names.of}).ParseFS(files, "*.html")
+	names := presentation.NewNames(options.Name, options.Now)
+	templates, err := template.New("").Funcs(template.FuncMap{"name": names.Of}).ParseFS(files, "*.html")
 	if err != nil {
 		return nil, fmt.Errorf("reading the pages: %w", err)
 	}

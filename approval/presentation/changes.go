@@ -17,14 +17,14 @@ type Change struct {
 	Text string
 }
 
-// context is how many lines that both have are shown around a change.
-const context = 3
+// surrounding is how many lines that both have are shown around a change.
+const surrounding = 3
 
 // Changes says what differs between two versions of the arguments; nil if only
 // white space does.
 func Changes(before, after Arguments) ([]Change, error) {
 	was, is := before.spread(), after.spread()
-	differences, err := udiff.ToUnifiedDiff("", "", was, udiff.Lines(was, is), context)
+	differences, err := udiff.ToUnifiedDiff("", "", was, udiff.Lines(was, is), surrounding)
 	if err != nil {
 		return nil, fmt.Errorf("comparing the arguments: %w", err)
 	}

@@ -1,4 +1,4 @@
-package web
+package presentation
 
 import (
 	"context"
@@ -15,21 +15,17 @@ import (
 func TestSlowNames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &names{
-			ask: func(ctx context.Context, who approval.Approver) (string, error) {
-				select {
-				case <-time.After(300 * time.Millisecond):
-					return "name of " + who.User, nil
-				case <-ctx.Done():
-					return "", ctx.Err()
-				}
-			},
-			now:   time.Now,
-			known: make(map[approval.Approver]knownName),
-		}
+		n := NewNames(func(ctx context.Context, who approval.Approver) (string, error) {
+			select {
+			case <-time.After(300 * time.Millisecond):
+				return "name of " + who.User, nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}, time.Now)
 		page := func() (named int) {
 			for i := range 20 {
-				if n.of(approval.Approver{Workspace: "T", User: fmt.Sprint("U", i)}) != "" {
+				if n.Of(approval.Approver{Workspace: "T", User: fmt.Sprint("U", i)}) != "" {
 					named++
 				}
 			}

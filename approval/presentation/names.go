@@ -1,4 +1,4 @@
-package web
+package presentation
 
 import (
 	"context"
@@ -18,13 +18,15 @@ const (
 	namesSpell = 10 * time.Second
 	// namesRest is how long no names are asked for after one that didn't come.
 	namesRest = time.Minute
-	// nameLength bounds a name on a page, in characters.
+	// nameLength bounds a name, in characters.
 	nameLength = 60
+	// mostNames are how many are remembered.
+	mostNames = 1000
 )
 
-// names are what people call themselves, for pages to show beside their ids. A page
-// does without them rather than wait.
-type names struct {
+// Names are what people call themselves, to be shown beside their ids. Whoever shows
+// them does without rather than wait. All methods are safe for concurrent use.
+type Names struct {
 	ask func(context.Context, approval.Approver) (string, error)
 	now func() time.Time
 
@@ -40,9 +42,15 @@ type knownName struct {
 	at   time.Time
 }
 
-// of returns what a person calls themselves, with hidden characters made visible;
+// NewNames asks for names with ask, which may be nil if there are none, and remembers
+// them by the clock now.
+func NewNames(ask func(context.Context, approval.Approver) (string, error), now func() time.Time) *Names {
+	return &Names{ask: ask, now: now, known: make(map[approval.Approver]knownName)}
+}
+
+// Of returns what a person calls themselves, with hidden characters made visible;
 // empty if that isn't known.
-func (n *names) of(who approval.Approver) string {
+func (n *Names) Of(who approval.Approver) string {
 	if n.ask == nil || who.IsZero() {
 		return ""
 	}
@@ -71,10 +79,14 @@ func (n *names) of(who approval.Approver) string {
 		n.rest = now.Add(namesRest)
 		return one.name
 	}
-	if len(n.known) >= maxKept {
+	if len(n.known) >= mostNames {
 		clear(n.known)
 	}
-	one = knownName{shortened(visible.Line(name), nameLength), now}
+	short, cut := visible.Cut(visible.Line(name), nameLength)
+	if cut {
+		short += "…"
+	}
+	one = knownName{short, now}
 	n.known[who] = one
 	return one.name
 }

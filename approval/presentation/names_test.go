@@ -1,4 +1,4 @@
-package web
+package presentation
 
 import (
 	"context"
@@ -16,19 +16,15 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	asked, answer, failure := 0, "Ada \u202eMoreau", error(nil)
-	n := &names{
-		ask: func(context.Context, approval.Approver) (string, error) {
-			asked++
-			return answer, failure
-		},
-		now:   func() time.Time { return now },
-		known: make(map[approval.Approver]knownName),
-	}
+	n := NewNames(func(context.Context, approval.Approver) (string, error) {
+		asked++
+		return answer, failure
+	}, func() time.Time { return now })
 	ada, grace := approval.Approver{Workspace: "T", User: "U0ADA"}, approval.Approver{Workspace: "T", User: "U0GRACE"}
 	look := func(when string, who approval.Approver, want string, asks int) {
 		t.Helper()
 		before := asked
-		if got := n.of(who); got != want || asked-before != asks {
+		if got := n.Of(who); got != want || asked-before != asks {
 			t.Errorf("%s: %q after %d look-ups; want %q after %d", when, got, asked-before, want, asks)
 		}
 	}
@@ -45,10 +41,10 @@ func TestNames(t *testing.T) {
 	now = now.Add(namesRest)
 	failure, answer = nil, "Grace"
 	look("once it is back", grace, "Grace", 1)
-	for i := range maxKept + 1 {
-		n.of(approval.Approver{User: fmt.Sprint(i)})
+	for i := range mostNames + 1 {
+		n.Of(approval.Approver{User: fmt.Sprint(i)})
 	}
-	if len(n.known) > maxKept {
+	if len(n.known) > mostNames {
 		t.Errorf("%d names are kept", len(n.known))
 	}
 }
