@@ -112,8 +112,8 @@ type Looking interface {
 	// DecidedBy returns the last decisions of a person, the newest first.
 	DecidedBy(ctx context.Context, who Approver, limit int) ([]Decided, error)
 	// Asked returns what was asked of people from one time until before another,
-	// in the order in which it was asked: what neither policy nor a grant decided,
-	// and what was shown to more than the agent's client.
+	// in the order in which it was asked: what neither policy, a grant nor the agent's
+	// client decided, and what was shown to more than that client.
 	Asked(ctx context.Context, since, until time.Time) ([]Asked, error)
 	// EventsOf returns the first limit events of a request, in order.
 	EventsOf(ctx context.Context, id ID, limit int) ([]audit.Event, error)

@@ -93,6 +93,10 @@ func (g *gateServer) forView(run func(context.Context, call) (*sdk.CallToolResul
 		if !ok {
 			return told, err
 		}
+		if refused.code == codePeople {
+			// Whoever tries what is kept for people may not be a view.
+			g.logger.Warn("a view decided what people decide on, which doesn't count", "tool", c.Params.Name, "agent", c.agent.Name)
+		}
 		if refused.cause != nil {
 			g.logger.Warn("refusing what a view decided", "tool", c.Params.Name, "agent", c.agent.Name, "err", refused.cause)
 		}

@@ -48,9 +48,16 @@ ORDER BY receipt DESC
 LIMIT CAST(@count AS BIGINT);
 
 -- name: AskedOfPeople :many
+-- AskedOfPeople leaves out what the agent's client decided, which may take back what
+-- people approved.
 SELECT action, tier, rules, status, created_at, decided_at, apply_by FROM requests
 WHERE effect = 'require_approval' AND granted_by = '' AND client_only = 0
     AND created_at >= @since AND created_at < @until
+    AND NOT EXISTS (
+        SELECT 1 FROM decisions
+        WHERE decisions.request_id = requests.id AND decisions.surface IN ('in-band', 'app')
+            AND (decisions.verdict = 'approve' OR requests.apply_by IS NULL)
+    )
 ORDER BY created_at, id;
 
 -- name: EventsOfRequest :many

@@ -238,12 +238,17 @@ func askedOfPeople(t *testing.T, open func(testing.TB) Store) {
 	approved.Status, approved.DecidedAt, approved.ApplyBy = approval.Approved, approved.CreatedAt.Add(1500*time.Millisecond), approved.CreatedAt.Add(time.Hour)
 	rejected := requests[3]
 	rejected.Status, rejected.DecidedAt, rejected.ClosedAt = approval.Rejected, rejected.CreatedAt.Add(time.Minute), rejected.CreatedAt.Add(time.Minute)
+	// Its host took back what people approved.
+	approved.Decisions = []approval.Decision{{Receipt: newID("rcpt"), Verdict: approval.Reject, Surface: approval.App, Version: approved.Version, Digest: approved.Digest, At: approved.DecidedAt}}
 	insert(t, store, requests...)
 	for _, change := range []func(*approval.Request){
 		func(r *approval.Request) { r.Ruling.Effect = policy.Allow },
 		func(r *approval.Request) { r.Ruling.Effect = policy.Deny },
 		func(r *approval.Request) { r.ClientOnly = true },
 		func(r *approval.Request) { r.GrantedBy = requests[0].ID },
+		decidedFrom(approval.App, approval.Approve),
+		decidedFrom(approval.App, approval.Reject),
+		decidedFrom(approval.InBand, approval.Approve),
 	} {
 		r := made(start.Add(90 * time.Minute))
 		change(r)
@@ -267,6 +272,17 @@ func askedOfPeople(t *testing.T, open func(testing.TB) Store) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what was asked (-want +got):\n%s", diff)
+	}
+}
+
+// decidedFrom has the agent's client decide, which is no person.
+func decidedFrom(surface approval.Surface, verdict approval.Verdict) func(*approval.Request) {
+	return func(r *approval.Request) {
+		r.Status, r.DecidedAt, r.ApplyBy = approval.Approved, r.CreatedAt.Add(time.Second), r.CreatedAt.Add(time.Hour)
+		if verdict == approval.Reject {
+			r.Status, r.ClosedAt, r.ApplyBy = approval.Rejected, r.DecidedAt, time.Time{}
+		}
+		r.Decisions = append(r.Decisions, approval.Decision{Receipt: newID("rcpt"), Verdict: verdict, Surface: surface, Version: r.Version, Digest: r.Digest, At: r.DecidedAt})
 	}
 }
 

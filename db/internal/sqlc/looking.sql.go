@@ -13,6 +13,11 @@ const askedOfPeople = `-- name: AskedOfPeople :many
 SELECT action, tier, rules, status, created_at, decided_at, apply_by FROM requests
 WHERE effect = 'require_approval' AND granted_by = '' AND client_only = 0
     AND created_at >= $1 AND created_at < $2
+    AND NOT EXISTS (
+        SELECT 1 FROM decisions
+        WHERE decisions.request_id = requests.id AND decisions.surface IN ('in-band', 'app')
+            AND (decisions.verdict = 'approve' OR requests.apply_by IS NULL)
+    )
 ORDER BY created_at, id
 `
 
@@ -31,6 +36,8 @@ type AskedOfPeopleRow struct {
 	ApplyBy   *int64
 }
 
+// AskedOfPeople leaves out what the agent's client decided, which may take back what
+// people approved.
 func (q *Queries) AskedOfPeople(ctx context.Context, arg AskedOfPeopleParams) ([]AskedOfPeopleRow, error) {
 	rows, err := q.db.QueryContext(ctx, askedOfPeople, arg.Since, arg.Until)
 	if err != nil {
