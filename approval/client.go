@@ -162,7 +162,7 @@ func (r *Request) confirm(agent Agent, c Confirmation, explained policy.Explanat
 		return r.decideAlone(d, by, now, random, signer)
 	}
 	ruling := explained.Ruling
-	if ruling.Effect == policy.Deny {
+	if c.Edited != nil && ruling.Effect == policy.Deny {
 		return fmt.Errorf("%w: %s", ErrDenied, ruling.Reason())
 	}
 	if !c.enough(ruling) {
