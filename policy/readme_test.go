@@ -15,7 +15,8 @@ func TestReadmePolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(readme), "```yaml\n")
+	_, section, _ := strings.Cut(string(readme), "\n## Policy\n")
+	_, after, found := strings.Cut(section, "```yaml\n")
 	source, _, closed := strings.Cut(after, "```")
 	if !found || !closed {
 		t.Fatal("the README shows no policy")
