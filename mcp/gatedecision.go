@@ -60,9 +60,21 @@ func decidedAt(r *approval.Request) time.Time {
 	return r.ClosedAt
 }
 
-// decisionText is the decision on a request, in the order of the seed, with edited
-// arguments byte for byte as they are stored.
+// decisionText is the decision on a request as a view has it: edited arguments are in
+// it if they may run and the policy hides nothing in them.
 func decisionText(r *approval.Request, outcome string) ([]byte, error) {
+	return decisionWith(r, outcome, presentation.LayOut(r.Payload, r.Ruling.Redactions).Hidden == 0)
+}
+
+// heldText is the decision on a request as its held call has it: with edited arguments
+// if they may run, which it is to run.
+func heldText(r *approval.Request) ([]byte, error) {
+	return decisionWith(r, heldOutcome(r), true)
+}
+
+// decisionWith is a decision in the order of the seed, with edited arguments byte for
+// byte as they are stored. Those that may not run are nobody's to have.
+func decisionWith(r *approval.Request, outcome string, edited bool) ([]byte, error) {
 	head := struct {
 		RequestID      approval.ID `json:"requestId"`
 		RequestVersion int         `json:"requestVersion"`
@@ -91,7 +103,7 @@ func decisionText(r *approval.Request, outcome string) ([]byte, error) {
 		return nil, err
 	}
 	text = bytes.TrimSuffix(text, []byte("}"))
-	if r.Version > 1 {
+	if edited && outcome == outcomeGranted && r.Version > 1 {
 		text = append(append(text, `,"editedArgs":`...), r.Payload...)
 	}
 	return append(append(text, ','), bytes.TrimPrefix(rest, []byte("{"))...), nil

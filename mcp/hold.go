@@ -82,7 +82,7 @@ func (g *gateServer) hold(ctx context.Context, c call) (*sdk.CallToolResult, err
 			return nil, err
 		}
 	}
-	text, err := decisionText(r, heldOutcome(r))
+	text, err := heldText(r)
 	if err != nil {
 		return nil, err
 	}
