@@ -459,3 +459,32 @@ func TestOneOfManyDecides(t *testing.T) {
 		}
 	}
 }
+
+// Whoever edits in a view is on record as the agent's client, like whoever decides
+// there: no event is by nobody.
+func TestEditInTheViewIsOnRecord(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.NewRuns(t)
+	r := f.ProposeRun(t, inView)
+	if _, err := f.Service.Confirm(t.Context(), f.Agent, shown(r, approval.Approve, withArguments(`{"account": "b"}`))); err != nil {
+		t.Fatal(err)
+	}
+	edits := 0
+	for event, err := range f.Store.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Actor == "" {
+			t.Errorf("%s is by nobody", event.Type)
+		}
+		if event.Type == "request.edited" {
+			edits++
+			if event.Actor != "agent:deployer" || event.Surface != "app" {
+				t.Errorf("the edit is by %q over %q", event.Actor, event.Surface)
+			}
+		}
+	}
+	if edits != 1 {
+		t.Errorf("%d edits are on record", edits)
+	}
+}

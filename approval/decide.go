@@ -311,7 +311,7 @@ func (r *Request) refuse(who Approver, b Ballot, now time.Time, why error) {
 // edit replaces the payload of the given version by a person's, which makes the
 // next version: what was approved before doesn't count for it. explained is what
 // policy says of the new payload, which nobody can get denied payloads past. An
-// edit never makes approving easier.
+// edit never makes approving easier. If who is nobody, the agent's client did it.
 func (r *Request) edit(who Approver, version int, payload Payload, explained policy.Explanation, surface Surface, now time.Time) error {
 	if err := r.Settled(); err != nil {
 		return err
@@ -346,7 +346,7 @@ func (r *Request) edit(who Approver, version int, payload Payload, explained pol
 		}
 		r.Ruling = notWeaker(r.Ruling, ruling)
 	}
-	r.changed(now, "request.edited", who.String(), surface, map[string]any{
+	r.changed(now, "request.edited", cmp.Or(who.String(), "agent:"+r.Agent), surface, map[string]any{
 		"previous_digest": previous.String(),
 		"policy":          ruling.Revision,
 		"tier":            int(r.Ruling.Tier),

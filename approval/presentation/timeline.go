@@ -107,6 +107,9 @@ func happening(event audit.Event) Happening {
 		h.Quote, h.Refused = d.Why, true
 		say(by, " tried to "+attempts[d.Verdict]+on(event.Surface)+", which didn't count")
 	case "request.edited":
+		if approval.Surface(event.Surface) == approval.App {
+			by = said("The client of ", by)
+		}
 		say(by, " edited the arguments"+on(event.Surface)+", which made version "+Digits(int64(event.Version))+". Approvals from before don't count")
 	case "request.revoked":
 		h.Quote = d.Reason

@@ -109,6 +109,7 @@ func TestTimelineOf(t *testing.T) {
 		{"people.told", "countersign", "", `{}`, "People were asked, since the client's answer wasn't enough"},
 		{"client.confirmed", "agent:deployer", "in-band", `{}`, "The client of deployer confirmed"},
 		{"client.declined", "agent:deployer", "in-band", `{}`, "The client of deployer declined"},
+		{"request.edited", "agent:deployer", "app", `{}`, "The client of deployer edited the arguments, which made version 0. Approvals from before don't count"},
 		{"request.reminded", "countersign", "", `{"reminders":1}`, "People were reminded"},
 		{"request.escalated", "countersign", "", `{"to":"sre"}`, "Nobody had decided, so the people of sre were called"},
 		{"grant.created", "slack:T0TEST/U0ALICE", "slack", `{"scope":"15m","expires_at":"2026-01-02T03:19:05.678Z"}`, "From then on, the same was approved without asking, for 15 minutes, until 2 Jan 03:19 UTC"},
