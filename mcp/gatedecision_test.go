@@ -112,3 +112,28 @@ redact: {keys: [secret]}
 		})
 	}
 }
+
+// A receipt names what decided, and nothing that looks like more: the answer of the
+// agent's client isn't the policy's.
+func TestReceiptNamesTheClient(t *testing.T) {
+	t.Parallel()
+	f := approvaltest.NewRuns(t)
+	r := f.ProposeRun(t, func(p *approval.Proposal) { p.Environment = "stage" })
+	if _, err := f.Service.Confirm(t.Context(), f.Agent, approvaltest.Answer(r, true)); err != nil {
+		t.Fatal(err)
+	}
+	gate, err := mcp.NewGate(f.Service, mcp.GateOptions{Now: f.Clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	can := &sdk.ClientCapabilities{}
+	can.AddExtension("io.modelcontextprotocol/ui", object{"mimeTypes": []string{mcp.ViewMIME}})
+	session := connect(t, serveStdio(t, nil, f.Agent, mcp.Options{Now: f.Clock.Now, Gate: gate}).transport(), modern, &sdk.ClientOptions{Capabilities: can})
+	result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "approval_request", Arguments: object{"requestId": r.ID}})
+	if err != nil || result.IsError {
+		t.Fatalf("%+v (%v)", result, err)
+	}
+	if text := result.Content[0].(*sdk.TextContent).Text; !strings.Contains(text, `"outcome":"granted","by":[{"text":"the agent's client"}]`) {
+		t.Errorf("the view is told %s", text)
+	}
+}

@@ -201,6 +201,8 @@ func by(d approval.Decision) presentation.Line {
 		l.Person(d.Approver)
 	case d.Surface == approval.App:
 		l.Text("somebody in the agent's host")
+	case d.Surface == approval.InBand:
+		l.Text("the agent's client")
 	case d.Surface == approval.Granted:
 		l.Text("what was granted before")
 	default:
