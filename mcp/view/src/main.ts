@@ -137,7 +137,7 @@ function draw(now: ApprovalRequest, own: boolean): void {
       unsure
         ? "No answer came to what was sent from here. This is what the server has recorded."
         : now.status === "expired"
-          ? "The time ran out before anything was decided here."
+          ? "" // the outcome says so
           : "This was settled meanwhile, and not from here.",
     );
   }
