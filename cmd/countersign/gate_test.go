@@ -298,6 +298,7 @@ func TestGateFlags(t *testing.T) {
 		{[]string{"--tools", "other"}, "", "gate"},
 		{[]string{"--personal"}, "", "--tools gate"},
 		{[]string{"--tools", "gate", "--personal", "--owner", "U024BE7LH"}, "", "nobody is known"},
+		{[]string{"--tools", "gate", "--personal", "--config", "other.yaml"}, "", "no configuration file"},
 		{[]string{"--tools", "gate", "--data", "x"}, "", "--personal"},
 		{[]string{"--tools", "gate", "--personal", "--agent", "a b"}, "", "--agent"},
 		{[]string{"--tools", "gate", "--personal"}, "5m", timeoutVariable},

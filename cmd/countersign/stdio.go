@@ -43,6 +43,8 @@ func (c *mcpCommand) Validate() error {
 		return errors.New("--personal is for --tools gate: elsewhere nobody could decide")
 	case c.Personal && c.Owner != "":
 		return errors.New("--personal and --owner don't go together: in personal mode nobody is known")
+	case c.Personal && c.Config != defaultConfigFile:
+		return errors.New("--personal and --config don't go together: personal mode has no configuration file")
 	case !c.Personal && c.Data != "":
 		return errors.New("--data is for --personal; elsewhere the configuration names the folder")
 	case !approval.ValidAgentName(c.Agent):
