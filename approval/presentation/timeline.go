@@ -27,8 +27,10 @@ type Happening struct {
 // reported isn't among it: it may repeat what the policy hides.
 func Timeline(events []audit.Event) []Happening {
 	timeline := make([]Happening, len(events))
+	approved := false // before the event
 	for i, event := range events {
-		timeline[i] = happening(event)
+		timeline[i] = happening(event, approved)
+		approved = approved || event.Type == "request.approved"
 	}
 	return timeline
 }
@@ -55,7 +57,7 @@ type detail struct {
 	Uses    int64            `json:"uses"`
 }
 
-func happening(event audit.Event) Happening {
+func happening(event audit.Event, approved bool) Happening {
 	h := Happening{At: event.At}
 	var d detail
 	if err := json.Unmarshal(event.Detail, &d); err != nil {
@@ -81,6 +83,8 @@ func happening(event audit.Event) Happening {
 			say("Allowed by the policy, without a person")
 		case strings.HasPrefix(event.Actor, "grant:"):
 			say("Approved by what was granted with another request")
+		case event.Surface == string(approval.App):
+			say("Confirmed in the agent's host, not by a verified person")
 		default:
 			say("Approved by the agent's client, not by a verified person")
 		}
@@ -93,6 +97,10 @@ func happening(event audit.Event) Happening {
 			say("Denied by the policy, without a person")
 		case event.Actor == "countersign":
 			say("Denied, since the agent's host can't show it to a person")
+		case event.Surface == string(approval.App) && approved:
+			say("Taken back in the agent's host, not by a verified person")
+		case event.Surface == string(approval.App):
+			say("Denied in the agent's host, not by a verified person")
 		default:
 			say("Declined by the agent's client, not by a verified person")
 		}
@@ -107,8 +115,9 @@ func happening(event audit.Event) Happening {
 		h.Quote, h.Refused = d.Why, true
 		say(by, " tried to "+attempts[d.Verdict]+on(event.Surface)+", which didn't count")
 	case "request.edited":
-		if approval.Surface(event.Surface) == approval.App {
-			by = said("The client of ", by)
+		if event.Surface == string(approval.App) {
+			by = nil
+			by.Text("Somebody in the agent's host")
 		}
 		say(by, " edited the arguments"+on(event.Surface)+", which made version "+Digits(int64(event.Version))+". Approvals from before don't count")
 	case "request.revoked":

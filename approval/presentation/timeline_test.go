@@ -96,6 +96,9 @@ func TestTimelineOf(t *testing.T) {
 		{"request.approved", "agent:deployer", "in-band", `{}`, "Approved by the agent's client, not by a verified person"},
 		{"request.rejected", "policy:deny", "policy", detail, "Denied by the policy, without a person | why"},
 		{"request.rejected", "agent:deployer", "in-band", `{}`, "Declined by the agent's client, not by a verified person"},
+		{"request.approved", "agent:deployer", "app", detail, "Confirmed in the agent's host, not by a verified person | why"},
+		{"request.rejected", "agent:deployer", "app", detail, "Denied in the agent's host, not by a verified person | why"},
+		{"request.edited", "agent:deployer", "app", `{}`, "Somebody in the agent's host edited the arguments, which made version 2. Approvals from before don't count"},
 		{"request.rejected", "slack:T0TEST/U0ALICE", "slack", `{}`, "Rejected by U0ALICE, which is final"},
 		{"decision.recorded", "slack:T0TEST/U0ALICE", "slack", `{"verdict":"approve","scope":"15m","roles":[{"role":"finance"},{"role":"sre"}],"own":true}`, "U0ALICE approved for 15 minutes as finance and sre, their own, in Slack"},
 		{"request.superseded", "countersign", "", `{"why":"The policy asks for more."}`, "Superseded: it won't run | The policy asks for more."},
@@ -109,7 +112,6 @@ func TestTimelineOf(t *testing.T) {
 		{"people.told", "countersign", "", `{}`, "People were asked, since the client's answer wasn't enough"},
 		{"client.confirmed", "agent:deployer", "in-band", `{}`, "The client of deployer confirmed"},
 		{"client.declined", "agent:deployer", "in-band", `{}`, "The client of deployer declined"},
-		{"request.edited", "agent:deployer", "app", `{}`, "The client of deployer edited the arguments, which made version 0. Approvals from before don't count"},
 		{"request.reminded", "countersign", "", `{"reminders":1}`, "People were reminded"},
 		{"request.escalated", "countersign", "", `{"to":"sre"}`, "Nobody had decided, so the people of sre were called"},
 		{"grant.created", "slack:T0TEST/U0ALICE", "slack", `{"scope":"15m","expires_at":"2026-01-02T03:19:05.678Z"}`, "From then on, the same was approved without asking, for 15 minutes, until 2 Jan 03:19 UTC"},
@@ -118,7 +120,7 @@ func TestTimelineOf(t *testing.T) {
 		{"some.thing", "agent:de\u202eployer", "", `{}`, `de\u{202e}ployer some.thing`},
 		{"request.created", "agent:deployer", "", `[`, `deployer request.created`},
 	} {
-		got := presentation.Timeline([]audit.Event{{Type: test.kind, At: time.Unix(1, 0), Actor: test.actor, Surface: test.surface, Detail: []byte(test.detail)}})[0]
+		got := presentation.Timeline([]audit.Event{{Type: test.kind, At: time.Unix(1, 0), Actor: test.actor, Surface: test.surface, Version: 2, Detail: []byte(test.detail)}})[0]
 		text := got.What.String()
 		if got.Quote != "" {
 			text += " | " + got.Quote
@@ -126,5 +128,17 @@ func TestTimelineOf(t *testing.T) {
 		if text != test.want {
 			t.Errorf("%s by %s:\n got %s\nwant %s", test.kind, test.actor, text, test.want)
 		}
+	}
+}
+
+// What was approved is taken back in the agent's host, and not declined there.
+func TestTimelineOfWhatIsTakenBack(t *testing.T) {
+	t.Parallel()
+	event := func(kind string) audit.Event {
+		return audit.Event{Type: kind, At: time.Unix(1, 0), Actor: "agent:deployer", Surface: string(approval.App), Detail: []byte("{}")}
+	}
+	timeline := presentation.Timeline([]audit.Event{event("request.approved"), event("request.rejected")})
+	if got, want := timeline[1].What.String(), "Taken back in the agent's host, not by a verified person"; got != want {
+		t.Errorf("the timeline says %q, want %q", got, want)
 	}
 }
