@@ -83,8 +83,8 @@ func (r *Request) lapsed(backed backing, ruling policy.Ruling, now time.Time) st
 	if backed.pin != r.ToolPin {
 		return toolChanged
 	}
-	before := r.ruledForPeople()
-	if r.confirmed() != "" || backed.granted != nil && backed.granted.confirmed() != "" {
+	before := r.heldTo()
+	if backed.granted != nil && backed.granted.confirmed() != "" {
 		before = r.Ruling
 	}
 	if why := ruling.StricterThan(before); why != "" {

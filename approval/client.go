@@ -52,7 +52,8 @@ func (c Confirmation) check(payloadLimit int) error {
 // that be enough, and what it edited with it. It works once, since the request is
 // decided by it. ErrNotInBand if policy wanted more than the client's word when it
 // was asked, and of a yes also if it does now, or wants more for the edited
-// arguments; ErrDenied if it denies those. Otherwise ErrNotFound, ErrStale,
+// arguments; ErrDenied if it denies those, and a LimitError if they were rejected
+// a moment ago. Otherwise ErrNotFound, ErrStale,
 // ErrDecided, ErrExpired, ErrApplied, ErrReasonRequired or an InputError says why
 // not, and nothing changed.
 func (s *Service) Confirm(ctx context.Context, agent Agent, c Confirmation) (*Request, error) {
@@ -80,6 +81,11 @@ func (s *Service) Confirm(ctx context.Context, agent Agent, c Confirmation) (*Re
 		if err != nil {
 			return r, err
 		}
+		if c.Edited != nil {
+			if err := s.rejectedBefore(ctx, current, agent, r, explained.Ruling, c.Edited); err != nil {
+				return r, err
+			}
+		}
 		return s.change(ctx, c.Request, func(r *Request, now time.Time) error {
 			if s.Policy() != current {
 				return errPolicyChanged
@@ -93,6 +99,20 @@ func (s *Service) Confirm(ctx context.Context, agent Agent, c Confirmation) (*Re
 			return nil
 		})
 	})
+}
+
+// rejectedBefore says that what an edit makes was rejected a moment ago, as asking for
+// it would.
+func (s *Service) rejectedBefore(ctx context.Context, current *policy.Policy, agent Agent, r *Request, ruling policy.Ruling, edited Payload) error {
+	asked, err := digest(strings.ToLower(r.Action), ruling.Environment, r.ToolPin, 1, edited)
+	if err != nil {
+		return err
+	}
+	at, err := s.store.RejectedAt(ctx, agent, asked)
+	if err != nil {
+		return fmt.Errorf("looking for a rejection of what was edited: %w", err)
+	}
+	return cooling(at, r.at(s.options.Now()), current.Limits())
 }
 
 // heeds reports whether an answer of the agent's client from there is enough.
@@ -138,6 +158,14 @@ func (c Confirmation) enough(ruling policy.Ruling) bool {
 		return ruling.InBand
 	}
 	return ruling.InView || ruling.Effect == policy.Allow
+}
+
+// heldTo is the ruling that an approval of the request is held to.
+func (r *Request) heldTo() policy.Ruling {
+	if r.confirmed() != "" {
+		return r.Ruling
+	}
+	return r.ruledForPeople()
 }
 
 // confirm records a client's answer. explained is what policy says now of what it
@@ -222,8 +250,12 @@ func (s *Service) TellPeople(ctx context.Context, agent Agent, id ID) (*Request,
 // works while the request is pending, or approved and not applied; afterwards
 // ErrDecided, ErrExpired or ErrApplied says why not. shown is the digest of what the
 // host showed, for ErrStale if the request is something else now; the zero Digest is
-// whatever it is. reason may be empty.
-func (s *Service) Withdraw(ctx context.Context, agent Agent, id ID, shown Digest, reason string) (*Request, error) {
+// whatever it is. reason may be empty. surface is App if somebody did it in the host's
+// view, which is a no that counts for asking again, or InBand if the host did.
+func (s *Service) Withdraw(ctx context.Context, agent Agent, id ID, shown Digest, reason string, surface Surface) (*Request, error) {
+	if !surface.client() {
+		return nil, invalid("surface", "is %q, where no client decides", surface)
+	}
 	if err := checkText("reason", reason, MaxReason); err != nil {
 		return nil, err
 	}
@@ -233,11 +265,11 @@ func (s *Service) Withdraw(ctx context.Context, agent Agent, id ID, shown Digest
 		return nil, err
 	}
 	return s.change(ctx, id, func(r *Request, now time.Time) error {
-		return r.withdraw(agent, shown, reason, now, s.options.Rand, s.options.Signer)
+		return r.withdraw(agent, shown, reason, surface, now, s.options.Rand, s.options.Signer)
 	})
 }
 
-func (r *Request) withdraw(agent Agent, shown Digest, reason string, now time.Time, random io.Reader, signer Signer) error {
+func (r *Request) withdraw(agent Agent, shown Digest, reason string, surface Surface, now time.Time, random io.Reader, signer Signer) error {
 	if r.Executor != ByAgent {
 		return ErrServerRuns
 	}
@@ -249,12 +281,12 @@ func (r *Request) withdraw(agent Agent, shown Digest, reason string, now time.Ti
 	}
 	by, decidedAt := "agent:"+agent.Name, r.DecidedAt
 	if r.Grant != nil && r.Grant.Active(now) {
-		if err := r.revokeGrant(by, App, now); err != nil {
+		if err := r.revokeGrant(by, surface, now); err != nil {
 			return fmt.Errorf("ending what was granted: %w", err)
 		}
 	}
-	r.changed(now, "client.withdrew", by, App, nil)
-	if err := r.decideAlone(Decision{Verdict: Reject, Reason: reason, Surface: App}, by, now, random, signer); err != nil {
+	r.changed(now, "client.withdrew", by, surface, nil)
+	if err := r.decideAlone(Decision{Verdict: Reject, Reason: reason, Surface: surface}, by, now, random, signer); err != nil {
 		return err
 	}
 	if !decidedAt.IsZero() {

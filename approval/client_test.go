@@ -272,7 +272,7 @@ func TestGrantInTheView(t *testing.T) {
 		t.Errorf("on another account it is %s", next.Status)
 	}
 	waits := again(t, f, payout("acct_1", 5, inView))
-	if _, err := f.Service.Withdraw(t.Context(), f.Agent, first.ID, approval.Digest{}, ""); err != nil {
+	if _, err := f.Service.Withdraw(t.Context(), f.Agent, first.ID, approval.Digest{}, "", approval.App); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Service.Claim(t.Context(), f.Agent, waits.ID); !errors.Is(err, approval.ErrSuperseded) {
@@ -306,7 +306,7 @@ func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	f := approvaltest.NewRuns(t)
 	withdraw := func(r *approval.Request, shown approval.Digest) (*approval.Request, error) {
-		return f.Service.Withdraw(t.Context(), f.Agent, r.ID, shown, "Changed my mind.")
+		return f.Service.Withdraw(t.Context(), f.Agent, r.ID, shown, "Changed my mind.", approval.App)
 	}
 	r := f.ProposeRun(t, inView)
 	other := r.Digest
@@ -314,7 +314,7 @@ func TestWithdraw(t *testing.T) {
 	if got, err := withdraw(r, other); !errors.Is(err, approval.ErrStale) || got.Status != approval.Pending {
 		t.Errorf("another digest: %v", err)
 	}
-	if _, err := f.Service.Withdraw(t.Context(), approval.Agent{Name: "another"}, r.ID, r.Digest, ""); !errors.Is(err, approval.ErrNotFound) {
+	if _, err := f.Service.Withdraw(t.Context(), approval.Agent{Name: "another"}, r.ID, r.Digest, "", approval.App); !errors.Is(err, approval.ErrNotFound) {
 		t.Errorf("another agent: %v", err)
 	}
 	got, err := withdraw(r, r.Digest)
@@ -361,13 +361,15 @@ func TestWithdraw(t *testing.T) {
 	if got, err := withdraw(late, approval.Digest{}); !errors.Is(err, approval.ErrExpired) || got.Status != approval.Expired {
 		t.Errorf("what has expired: %v", err)
 	}
-	if _, err := f.Service.Withdraw(t.Context(), f.Agent, "req_x", approval.Digest{}, ""); !errors.Is(err, approval.ErrNotFound) {
+	if _, err := f.Service.Withdraw(t.Context(), f.Agent, "req_x", approval.Digest{}, "", approval.App); !errors.Is(err, approval.ErrNotFound) {
 		t.Errorf("no request: %v", err)
 	}
-	if _, err := f.Service.Withdraw(t.Context(), f.Agent, run.ID, approval.Digest{}, "a\x00b"); err == nil {
+	if _, err := f.Service.Withdraw(t.Context(), f.Agent, run.ID, approval.Digest{}, "a\x00b", approval.App); err == nil {
 		t.Error("a reason with NUL is taken")
 	}
-	// It is nobody's no: the agent may ask again.
+	if _, err := f.Service.Withdraw(t.Context(), f.Agent, run.ID, approval.Digest{}, "", approval.Slack); err == nil {
+		t.Error("a person's surface is taken")
+	}
 	if again := again(t, f, payout("acct_9", 1, inView)); again.Status != approval.Pending {
 		t.Errorf("got %s", again.Status)
 	}
@@ -382,7 +384,7 @@ func TestUnseen(t *testing.T) {
 		p.Executor, p.ToolPin, p.Unseen = approval.ByAgent, "", true
 	}
 	r := f.ProposeRun(t, unseen)
-	if r.Status != approval.Rejected || r.Reason == "" || !r.ClientOnly || len(r.Decisions) != 1 || r.Decisions[0].Surface != approval.App || r.Decisions[0].Receipt == "" {
+	if r.Status != approval.Rejected || r.Reason == "" || !r.ClientOnly || len(r.Decisions) != 1 || r.Decisions[0].Surface != approval.InBand || r.Decisions[0].Receipt == "" {
 		t.Errorf("got %+v", r)
 	}
 	if types, last := eventsOf(t, f, r.ID); types != "request.created request.rejected" || last.Actor != "countersign" {
@@ -486,5 +488,57 @@ func TestEditInTheViewIsOnRecord(t *testing.T) {
 	}
 	if edits != 1 {
 		t.Errorf("%d edits are on record", edits)
+	}
+}
+
+// A no in the view is one: the same can't be asked again at once, also not by editing
+// something else into it. That a call is cancelled says nothing of what it asked.
+func TestNoInTheViewCools(t *testing.T) {
+	t.Parallel()
+	limits := "limits: {pending: 1000000, per_minute: 1000000, cooldown: 10m}\n"
+	f := approvaltest.NewRuns(t, func(o *approval.Options) { o.Policy = approvaltest.ParsePolicy(t, viewPolicy+limits) })
+	ask := func(number int) (*approval.Request, error) {
+		return f.Service.Request(t.Context(), f.Agent, payout("acct_1", number, inView))
+	}
+	must := func(r *approval.Request, err error) *approval.Request {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	cools := func(what string, err error) {
+		t.Helper()
+		if _, limited := errors.AsType[*approval.LimitError](err); !limited {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	denied := must(ask(1))
+	must(f.Service.Confirm(t.Context(), f.Agent, shown(denied, approval.Reject)))
+	_, err := ask(1)
+	cools("asking what was denied in the view", err)
+
+	revoked := must(ask(2))
+	must(f.Service.Confirm(t.Context(), f.Agent, shown(revoked, approval.Approve)))
+	must(f.Service.Withdraw(t.Context(), f.Agent, revoked.ID, approval.Digest{}, "", approval.App))
+	_, err = ask(2)
+	cools("asking what was taken back in the view", err)
+
+	people := f.Decide(t, approvaltest.Alice, must(ask(3)), approval.Reject)
+	other := must(ask(4))
+	for _, rejected := range []*approval.Request{denied, revoked, people} {
+		got, err := f.Service.Confirm(t.Context(), f.Agent, shown(other, approval.Approve, withArguments(string(rejected.Payload))))
+		cools("editing into what was rejected", err)
+		if got.Status != approval.Pending || got.Version != 1 {
+			t.Errorf("got %s, version %d", got.Status, got.Version)
+		}
+	}
+	must(f.Service.Withdraw(t.Context(), f.Agent, other.ID, approval.Digest{}, "Cancelled.", approval.InBand))
+	if again := must(ask(4)); again.Status != approval.Pending {
+		t.Errorf("asking again what was cancelled: %s", again.Status)
+	}
+	f.Clock.Advance(10 * time.Minute)
+	if again := must(ask(1)); again.Status != approval.Pending {
+		t.Errorf("asking again later: %s", again.Status)
 	}
 }

@@ -121,7 +121,7 @@ func (r *Request) covers(next *Request, now time.Time) bool {
 		r.Action == next.Action && next.actsOn() != "" && r.actsOn() == next.actsOn() &&
 		r.Ruling.Environment == next.Ruling.Environment &&
 		r.ToolPin == next.ToolPin && !next.Unpinned &&
-		next.Ruling.StricterThan(r.Ruling) == "" &&
+		next.Ruling.StricterThan(r.heldTo()) == "" &&
 		slices.Contains(next.Ruling.Scopes, g.Scope)
 }
 

@@ -20,8 +20,8 @@ type Backlog struct {
 	Twin ID
 	// Pending is how many requests of the agent wait for people.
 	Pending int
-	// RejectedAt is when a person last rejected the same request of the agent;
-	// zero if nobody did.
+	// RejectedAt is when a person last rejected the same request of the agent, or
+	// somebody in its host's view did; zero if nobody did.
 	RejectedAt time.Time
 }
 
@@ -45,17 +45,25 @@ func (r *Request) admit(backlog Backlog, limits policy.Limits) error {
 	if r.Status != Pending {
 		return nil // people aren't asked
 	}
-	again := backlog.RejectedAt.Add(limits.Cooldown)
-	if limits.Cooldown > 0 && !backlog.RejectedAt.IsZero() && r.CreatedAt.Before(again) {
-		return &LimitError{
-			Problem: fmt.Sprintf("A person rejected exactly this at %s. It can't be asked again before %s.", timeText(backlog.RejectedAt), timeText(again)),
-			RetryAt: again,
-		}
+	if err := cooling(backlog.RejectedAt, r.CreatedAt, limits); err != nil {
+		return err
 	}
 	if backlog.Pending >= limits.Pending {
-		return &LimitError{Problem: fmt.Sprintf("This agent has as many requests waiting for people as the policy lets it have: %d. Wait for a decision with await_approval before asking for more.", limits.Pending)}
+		return &LimitError{Problem: fmt.Sprintf("This agent has as many requests waiting for people as the policy lets it have: %d. Wait for a decision before asking for more.", limits.Pending)}
 	}
 	return nil
+}
+
+// cooling says that something was rejected too short a time ago to be asked now.
+func cooling(rejectedAt, now time.Time, limits policy.Limits) error {
+	again := rejectedAt.Add(limits.Cooldown)
+	if limits.Cooldown <= 0 || rejectedAt.IsZero() || !now.Before(again) {
+		return nil
+	}
+	return &LimitError{
+		Problem: fmt.Sprintf("Exactly this was rejected at %s. It can't be asked again before %s.", timeText(rejectedAt), timeText(again)),
+		RetryAt: again,
+	}
 }
 
 // maxPaced bounds for how many agents the pace is kept at once.

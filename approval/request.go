@@ -305,7 +305,7 @@ func propose(agent Agent, p Proposal, explained policy.Explanation, now time.Tim
 	}
 	if p.Unseen {
 		r.ClientOnly = true
-		return r, r.decideWithoutPerson(App, Reject, unseen, "countersign", now, random, signer)
+		return r, r.decideWithoutPerson(InBand, Reject, unseen, "countersign", now, random, signer)
 	}
 	return r, nil
 }
@@ -471,7 +471,7 @@ func (r *Request) Call(at time.Time) policy.Call {
 func (r *Request) Missing() []policy.RoleCount { return r.Ruling.Requirement.Missing(r.Votes()) }
 
 // Waiting says for whom a pending request waits and how long they have, in one
-// line for people.
+// line for people at the agent's host.
 func (r *Request) Waiting(now time.Time) string {
 	var left string
 	switch until := max(r.ExpiresAt.Sub(now), 0); {
@@ -482,11 +482,10 @@ func (r *Request) Waiting(now time.Time) string {
 	default:
 		left = fmt.Sprintf("%d s", until/time.Second)
 	}
-	who := "Waiting for a person: "
 	if r.ViewDecides() {
-		who = "Waiting for a decision in the agent's host, or for a person: "
+		return "Waiting for a decision in this host. " + left + " left."
 	}
-	return who + policy.Words(r.Missing()) + ". " + left + " left."
+	return "Waiting for a person: " + policy.Words(r.Missing()) + ". " + left + " left."
 }
 
 // Used is the place that a claim used since the request was loaded, as policy

@@ -40,6 +40,9 @@ type Store interface {
 	// NextDue returns the earliest time at which any request is due, zero if
 	// none is.
 	NextDue(ctx context.Context) (time.Time, error)
+	// RejectedAt returns when a person last rejected what an agent asked, or somebody
+	// in its host's view did, by the digest of what was asked; zero if nobody did.
+	RejectedAt(ctx context.Context, agent Agent, asked Digest) (time.Time, error)
 	// LastUse returns when the agent last used what is at a place. Update records
 	// what a request says that a claim used.
 	LastUse(ctx context.Context, agent Agent, at Place) (LastUse, error)

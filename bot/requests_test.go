@@ -247,7 +247,7 @@ func states() map[string]*approval.Request {
 		}, confirmedInView("")),
 		"in-view-denied":     deletion(inView, nobody(approval.App, approval.Reject, "Not this table.")),
 		"in-view-taken-back": deletion(inView, confirmedInView(""), takenBack),
-		"in-view-unseen":     deletion(nobody(approval.App, approval.Reject, "The agent's host can't show this to a person, and nobody else is asked.")),
+		"in-view-unseen":     deletion(nobody(approval.InBand, approval.Reject, "The agent's host can't show this to a person, and nobody else is asked.")),
 		"nothing-stated": deletion(payload(`{}`), func(r *approval.Request) {
 			r.Action, r.Target, r.Environment, r.Reversible, r.ActsFor = "", "", "", nil, approval.Approver{}
 		}),

@@ -118,17 +118,30 @@ func backlog(ctx context.Context, q *sqlc.Queries, r *approval.Request) (approva
 	if len(twins) > 0 {
 		found.Twin = approval.ID(twins[0])
 	}
+	found.RejectedAt, err = rejectedAt(ctx, q, approval.Agent{Name: r.Agent, Owner: r.ActsFor}, r.Asked)
+	return found, err
+}
+
+func rejectedAt(ctx context.Context, q *sqlc.Queries, agent approval.Agent, asked approval.Digest) (time.Time, error) {
 	rejected, err := q.LastRejection(ctx, sqlc.LastRejectionParams{
-		Asked:            r.Asked[:],
-		Agent:            r.Agent,
-		ActsForWorkspace: r.ActsFor.Workspace,
-		ActsForUser:      r.ActsFor.User,
+		Asked:            asked[:],
+		Agent:            agent.Name,
+		ActsForWorkspace: agent.Owner.Workspace,
+		ActsForUser:      agent.Owner.User,
 	})
 	if err != nil {
-		return found, fmt.Errorf("looking for a rejection of the same request: %w", err)
+		return time.Time{}, fmt.Errorf("looking for a rejection of the same request: %w", err)
 	}
-	found.RejectedAt = sometime(rejected)
-	return found, nil
+	return sometime(rejected), nil
+}
+
+// RejectedAt implements approval.Store.
+func (d *DB) RejectedAt(ctx context.Context, agent approval.Agent, asked approval.Digest) (time.Time, error) {
+	at, err := rejectedAt(ctx, d.reads, agent, asked)
+	if err != nil {
+		return time.Time{}, d.explain(ctx, err)
+	}
+	return at, nil
 }
 
 // stated is a number that is at least 0, or -1 if it isn't stated.

@@ -117,6 +117,9 @@ func whenRejected(r *approval.Request) string {
 		if decision.Surface == approval.App {
 			return whenHostSaidNo(r, decision)
 		}
+		if r.ClientOnly && r.Executor == approval.ByAgent && !decision.Person() {
+			return decision.Reason + " Nothing ran. Tell the user that this host doesn't show the view in which a person decides (MCP Apps). " + noRetry
+		}
 		if !decision.Person() {
 			return decision.Reason + " Nothing ran. " + noRetry
 		}
@@ -137,9 +140,6 @@ func whenRejected(r *approval.Request) string {
 
 // whenHostSaidNo is what an agent is told whose own host decided, or took back.
 func whenHostSaidNo(r *approval.Request, d approval.Decision) string {
-	if r.ClientOnly && !r.HostView {
-		return d.Reason + " Nothing ran. Tell the user that this host doesn't show the view in which a person decides (MCP Apps). " + noRetry
-	}
 	what := "It was denied in this host"
 	if !r.ApplyBy.IsZero() {
 		what = "It was approved, and then taken back in this host"

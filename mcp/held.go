@@ -19,7 +19,13 @@ type heldCalls struct {
 
 type heldCall struct {
 	id    approval.ID
-	asked []byte // the arguments of the call, as they were written
+	asked any // the arguments of the call, as hosts read them
+}
+
+// newHeldCall is a call for a request, with the arguments as they were written.
+func newHeldCall(id approval.ID, asked []byte) *heldCall {
+	value, _ := asHostsRead(asked) // they were read before
+	return &heldCall{id, value}
 }
 
 // add holds a call until the returned function is called.
@@ -46,12 +52,19 @@ func (h *heldCalls) find(agent approval.Agent, asked []byte) approval.ID {
 	h.mu.Lock()
 	held := slices.Clone(h.calls[agent])
 	h.mu.Unlock()
+	var wanted any
+	if asked != nil {
+		var err error
+		if wanted, err = asHostsRead(asked); err != nil {
+			return ""
+		}
+	}
 	var found approval.ID
 	for _, call := range held {
-		if asked != nil && !sameValue(call.asked, asked) {
+		if call.id == found || asked != nil && !reflect.DeepEqual(call.asked, wanted) {
 			continue
 		}
-		if found != "" && found != call.id {
+		if found != "" {
 			return ""
 		}
 		found = call.id
@@ -66,17 +79,8 @@ func (h *heldCalls) holds(agent approval.Agent, id approval.ID) bool {
 	return slices.ContainsFunc(h.calls[agent], func(one *heldCall) bool { return one.id == id })
 }
 
-// sameValue reports whether two JSON texts are the same to a host, which has decoded
-// them and rounds numbers. It tells calls apart; nothing is decided by it.
-func sameValue(a, b []byte) bool {
-	first, err := asHostsRead(a)
-	if err != nil {
-		return false
-	}
-	second, err := asHostsRead(b)
-	return err == nil && reflect.DeepEqual(first, second)
-}
-
+// asHostsRead decodes a JSON text as hosts do, which round numbers. It tells calls
+// apart; nothing is decided by it.
 func asHostsRead(text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

@@ -29,7 +29,7 @@ func checkWithdrawn(t *testing.T, f *approvaltest.Fixture, id approval.ID) {
 	if r.Status != approval.Rejected || r.Reason != "The call that asked was cancelled." {
 		t.Fatalf("the request is %s: %q", r.Status, r.Reason)
 	}
-	if d := r.Decisions[0]; d.Surface != approval.App || d.Receipt == "" || d.Verdict != approval.Reject {
+	if d := r.Decisions[0]; d.Surface != approval.InBand || d.Receipt == "" || d.Verdict != approval.Reject {
 		t.Errorf("recorded is %+v", d)
 	}
 }

@@ -101,7 +101,7 @@ var errCancelled = errors.New("the caller cancelled its call")
 // call is held for the same. One whose connection broke doesn't: the agent may ask the
 // same again, and goes on waiting.
 func (g *gateServer) await(ctx context.Context, c call, r *approval.Request) (*approval.Request, error) {
-	one := &heldCall{r.ID, c.Params.Arguments}
+	one := newHeldCall(r.ID, c.Params.Arguments)
 	remove := g.held.add(c.agent, one)
 	defer remove()
 	wait, end := context.WithCancelCause(ctx)
@@ -154,7 +154,7 @@ func (g *gateServer) await(ctx context.Context, c call, r *approval.Request) (*a
 // takeBack settles a request whose call was cancelled as denied. What was approved at
 // the same moment is taken back too, since nobody was told.
 func (g *gateServer) takeBack(ctx context.Context, c call, id approval.ID) {
-	_, err := g.service.Withdraw(ctx, c.agent, id, approval.Digest{}, "The call that asked was cancelled.")
+	_, err := g.service.Withdraw(ctx, c.agent, id, approval.Digest{}, "The call that asked was cancelled.", approval.InBand)
 	if err == nil || errors.Is(err, approval.ErrDecided) || errors.Is(err, approval.ErrExpired) || errors.Is(err, approval.ErrApplied) {
 		return
 	}

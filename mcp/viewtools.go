@@ -48,6 +48,9 @@ func refusedInView(err error) error {
 	if input, ok := errors.AsType[*approval.InputError](err); ok {
 		return &viewRefusal{code: codeInvalid, message: "Nothing was decided: the " + visible.Line(input.Error()) + "."}
 	}
+	if limit, ok := errors.AsType[*approval.LimitError](err); ok {
+		return &viewRefusal{code: codeInvalid, message: "Nothing was decided: " + limit.Problem}
+	}
 	for _, known := range []struct {
 		is            error
 		code, message string
@@ -266,7 +269,7 @@ func (g *gateServer) revoke(ctx context.Context, c call) (*sdk.CallToolResult, e
 	if r.Status == approval.Pending {
 		return nil, &viewRefusal{code: codeInvalid, message: "Nothing changed: nothing is approved yet that could be taken back."}
 	}
-	r, err = g.service.Withdraw(ctx, c.agent, shown.id, shown.digest, reason)
+	r, err = g.service.Withdraw(ctx, c.agent, shown.id, shown.digest, reason, approval.App)
 	if err != nil {
 		return nil, err
 	}

@@ -212,15 +212,15 @@ ORDER BY requests.apply_by DESC
 LIMIT 1;
 
 -- name: LastRejection :one
--- LastRejection returns when a person last rejected the same request of an
--- agent, 0 for never.
+-- LastRejection returns when a person, or somebody in the host's view, last rejected
+-- the same request of an agent, 0 for never.
 SELECT CAST(COALESCE(MAX(decisions.decided_at), 0) AS BIGINT)
 FROM requests
 JOIN decisions ON decisions.request_id = requests.id
 WHERE requests.asked = @asked AND requests.agent = @agent
     AND requests.acts_for_workspace = @acts_for_workspace AND requests.acts_for_user = @acts_for_user
     AND requests.status = 'rejected' AND requests.effect = 'require_approval'
-    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band', 'app');
+    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band');
 
 -- name: RecordUse :exec
 INSERT INTO uses (agent, owner_workspace, owner_user, environment, integration, tool, last_used_at)

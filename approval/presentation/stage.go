@@ -50,6 +50,8 @@ func StageOf(r *approval.Request) Stage {
 			return Stage{"⛔", "Rejected"}
 		case d == nil:
 			return Stage{"⛔", "Superseded, will not run"}
+		case d.Surface == approval.InBand && !r.ApplyBy.IsZero():
+			return Stage{"⛔", "Taken back by the client"}
 		case d.Surface == approval.InBand:
 			return Stage{"⛔", "Declined by the client"}
 		case d.Surface == approval.App && !r.ApplyBy.IsZero():
@@ -292,6 +294,8 @@ func History(r *approval.Request) []Line {
 			say("⛔ Rejected by ", by.Approver, ", ", by.At)
 		case d == nil:
 			say("⛔ Superseded ", r.ClosedAt, ". "+askAgain(r))
+		case d.Surface == approval.InBand && !r.ApplyBy.IsZero():
+			say("⛔ Taken back by the agent's client, not by a verified person, ", d.At)
 		case d.Surface == approval.InBand:
 			say("⛔ Declined by the agent's client, not by a verified person, ", d.At)
 		case d.Surface == approval.App && !r.ApplyBy.IsZero():
@@ -356,8 +360,8 @@ func Words(r *approval.Request) *Quote {
 	case r.Status == approval.Rejected && rejection(r) != nil:
 		label, text = "Reason", r.Reason
 	case r.Status == approval.Rejected:
-		// Of an answer of the agent's client, the outcome says all.
-		if d := withoutPerson(r, approval.Reject); d == nil || d.Surface != approval.InBand {
+		// Of a form that the agent's client declined, the outcome says all.
+		if d := withoutPerson(r, approval.Reject); d == nil || d.Surface != approval.InBand || r.Executor != approval.ByGateway {
 			label, text = "Why", r.Reason
 		}
 	case r.Execution != nil:

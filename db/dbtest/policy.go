@@ -62,6 +62,22 @@ func backlogs(t *testing.T, open func(testing.TB) Store) {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 	}
+	agent := approval.Agent{Name: rejected.Agent, Owner: rejected.ActsFor}
+	for _, test := range []struct {
+		name  string
+		agent approval.Agent
+		asked approval.Digest
+		want  time.Time
+	}{
+		{"what was rejected", agent, rejected.Asked, now},
+		{"what waits", agent, first.Asked, time.Time{}},
+		{"what another agent had rejected", approval.Agent{Name: "another", Owner: agent.Owner}, rejected.Asked, time.Time{}},
+		{"what was rejected for another person", approval.Agent{Name: agent.Name, Owner: person("U0BOB")}, rejected.Asked, time.Time{}},
+	} {
+		if at, err := store.RejectedAt(t.Context(), test.agent, test.asked); err != nil || !at.Equal(test.want) {
+			t.Errorf("%s: %v (%v)", test.name, at, err)
+		}
+	}
 }
 
 // twins checks which request an agent's call is told to be the same as.

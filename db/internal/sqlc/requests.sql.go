@@ -406,7 +406,7 @@ JOIN decisions ON decisions.request_id = requests.id
 WHERE requests.asked = $1 AND requests.agent = $2
     AND requests.acts_for_workspace = $3 AND requests.acts_for_user = $4
     AND requests.status = 'rejected' AND requests.effect = 'require_approval'
-    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band', 'app')
+    AND decisions.verdict = 'reject' AND decisions.surface NOT IN ('policy', 'in-band')
 `
 
 type LastRejectionParams struct {
@@ -416,8 +416,8 @@ type LastRejectionParams struct {
 	ActsForUser      string
 }
 
-// LastRejection returns when a person last rejected the same request of an
-// agent, 0 for never.
+// LastRejection returns when a person, or somebody in the host's view, last rejected
+// the same request of an agent, 0 for never.
 func (q *Queries) LastRejection(ctx context.Context, arg LastRejectionParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, lastRejection,
 		arg.Asked,
