@@ -89,6 +89,30 @@ func TestOfficialClient(t *testing.T) {
 	}
 }
 
+// The gate's tools, driven by the official TypeScript client as a host that shows views.
+func TestOfficialClientAtTheGate(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			f := approvaltest.New(t, func(o *approval.Options) { o.Policy, o.Now = gatePolicy(t, ""), nil })
+			gate, err := mcp.NewGate(f.Service, mcp.GateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := serveHTTP(t, f, newLocal(t, f, 0), mcp.HandlerOptions{Options: mcp.Options{Now: time.Now, Gate: gate}})
+			argument, err := json.Marshal(map[string]any{"era": era, "url": s.URL, "token": s.token(t, f.Agent.Name)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			output, err := node(t, time.Minute, "@modelcontextprotocol/client", "gate.mjs", string(argument))
+			if err != nil || !strings.Contains(output, "every step passed") {
+				t.Errorf("%v\n%s", err, output)
+			}
+		})
+	}
+}
+
 // The official conformance suite against the product's handler, to whose server
 // the tools are added that the suite calls by name.
 func TestConformance(t *testing.T) {
