@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -549,11 +550,17 @@ func TestViewAccessibility(t *testing.T) {
 	}
 }
 
-// The view and the gate understand each other: what the person approves in the view
-// is what the agent's call returns with, down to the numbers.
-func TestViewOfGate(t *testing.T) {
-	t.Parallel()
-	browser := chromium(t)
+// gateInView is a call that is held at a real gate, with the view that shows it.
+type gateInView struct {
+	*tab
+	f        *approvaltest.Fixture
+	returned chan *sdk.CallToolResult
+}
+
+// openGate has an agent ask at a gate over stdio, and opens the view of its call.
+// Views decide up to tier 4.
+func openGate(t *testing.T, browser context.Context, options mcp.GateOptions, input object) *gateInView {
+	t.Helper()
 	f := approvaltest.New(t, func(o *approval.Options) { o.Now = nil })
 	err := f.Service.SetPolicy(t.Context(), approvaltest.ParsePolicy(t, `
 version: 1
@@ -561,11 +568,12 @@ mode: cautious
 roles: {finance: {users: [U0ALICE, U0BOB]}}
 approval: {requires: [{role: finance}]}
 in_view: {tiers: [1, 2, 3, 4]}
+integrations: {crm: {tools: {drop: {tier: 5}}}}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate, err := mcp.NewGate(f.Service, mcp.GateOptions{Notice: "Nobody else is asked."})
+	gate, err := mcp.NewGate(f.Service, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -577,33 +585,115 @@ in_view: {tiers: [1, 2, 3, 4]}
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = session.Close() })
-	input := object{"action": "crm.update", "target": "deal 101", "reversible": true, "purpose": "Close it.", "arguments": object{"id": 101, "status": "won"}}
-	returned := make(chan *sdk.CallToolResult, 1)
+	g := &gateInView{f: f, returned: make(chan *sdk.CallToolResult, 1)}
 	go func() {
 		result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "request_approval", Arguments: input})
 		if err != nil {
 			result = &sdk.CallToolResult{IsError: true, StructuredContent: err.Error()}
 		}
-		returned <- result
+		g.returned <- result
 	}()
-	v := openViewOf(t, browser, session, plan{Input: input})
+	g.tab = openViewOf(t, browser, session, plan{Input: input, OpenLinks: options.ReviewURL != nil})
+	return g
+}
+
+// agent checks what the held call came to.
+func (g *gateInView) agent(t *testing.T, outcome, text string) {
+	t.Helper()
+	result := receive(t, g.returned, "the agent's answer")
+	said, _ := result.StructuredContent.(map[string]any)
+	var words string
+	for _, content := range result.Content {
+		words += content.(*sdk.TextContent).Text + "\n"
+	}
+	if said["outcome"] != outcome || !strings.Contains(words, text) {
+		t.Errorf("the agent was told %s", words)
+	}
+}
+
+// decide has Alice decide elsewhere on what waits.
+func (g *gateInView) decide(t *testing.T, verdict approval.Verdict, reason string) {
+	t.Helper()
+	ids, err := g.f.Store.Pending(t.Context(), approval.QueueKey{}, 10)
+	if err != nil || len(ids) != 1 {
+		t.Fatalf("%v wait (%v)", ids, err)
+	}
+	r, err := g.f.Store.Request(t.Context(), ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	ballot := approvaltest.Ballot(r, verdict)
+	ballot.Reason = reason
+	if _, err := g.f.Service.Decide(t.Context(), approvaltest.Alice, ballot); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The view and the gate understand each other: what the person approves in the view
+// is what the agent's call returns with, down to the numbers.
+func TestViewOfGate(t *testing.T) {
+	t.Parallel()
+	v := openGate(t, chromium(t), mcp.GateOptions{Notice: "Nobody else is asked."},
+		object{"action": "crm.update", "target": "deal 101", "reversible": true, "purpose": "Close it.", "arguments": object{"id": 101, "status": "won"}})
 	v.shows("Approval needed", "crm.update", "Nobody else is asked.", "Close it.", "The agent says that this can be undone.")
 	v.picture("gate")
 	v.press("edit")
-	of[any](v, at("edited")+`.select()`)
+	of[any](v.tab, at("edited")+`.select()`)
 	v.write("edited", `{"id": 9007199254740993}`)
 	v.press("approve-edit")
 	v.shows("Verified", "somebody in the agent's host, not a verified person", "9007199254740993")
 	v.picture("gate-approved")
-	result := receive(t, returned, "the agent's answer")
-	said, _ := result.StructuredContent.(map[string]any)
-	if said["outcome"] != "granted" || !strings.Contains(result.Content[0].(*sdk.TextContent).Text, "9007199254740993") {
-		t.Errorf("the agent was told %v", result.StructuredContent)
-	}
+	v.agent(t, "granted", "9007199254740993")
 	v.press("revoke")
 	v.press("confirm-revoke")
 	v.shows("The approval was taken back.", "Revoked by")
 	v.quiet()
+}
+
+// While people decide elsewhere, the view says who, leads there, and shows by itself
+// what they decided and why.
+func TestViewWhilePeopleDecide(t *testing.T) {
+	t.Parallel()
+	browser := chromium(t)
+	options := mcp.GateOptions{
+		ReviewURL:     func(id approval.ID) string { return "https://approvals.example.com/review?elicitationId=" + string(id) },
+		ReviewDecides: true,
+	}
+	t.Run("approved", func(t *testing.T) {
+		t.Parallel()
+		v := openGate(t, browser, options, object{"action": "crm.drop", "target": "crm", "reversible": false, "arguments": object{"table": "deals"}})
+		v.shows("Waiting for 1 of finance in Slack or on the review page", "Can't be undone")
+		if of[bool](v.tab, at("approve")+" !== null") {
+			t.Error("the view offers to approve")
+		}
+		v.picture("gate-people")
+		v.press("open")
+		opened, err := chromedp.Run(v.ctx, chromedp.Poll[[]string](`window.seen.opened.length && window.seen.opened`))
+		if err != nil || !strings.HasPrefix(opened[0], "https://approvals.example.com/review?elicitationId=req_") {
+			t.Errorf("the host opened %q (%v)", opened, err)
+		}
+		v.decide(t, approval.Approve, "")
+		v.shows("Approved, waiting to be applied", "U0ALICE", "Recorded")
+		v.showsNot("not a verified person")
+		v.picture("gate-people-approved")
+		v.agent(t, "granted", "call apply")
+		v.quiet()
+	})
+	t.Run("rejected", func(t *testing.T) {
+		t.Parallel()
+		v := openGate(t, browser, options, object{"action": "crm.update", "target": "deal 101", "reversible": true, "arguments": object{"id": 101}})
+		v.press("reject") // somebody is about to decide here as well
+		v.decide(t, approval.Reject, "The deal is still open.")
+		v.shows("Rejected", "This was settled meanwhile, and not from here.", "The deal is still open.", "U0ALICE")
+		for _, name := range []string{"approve", "reject", "confirm-reject", "edit"} {
+			if of[bool](v.tab, at(name)+" !== null") {
+				t.Errorf("the view still offers %s", name)
+			}
+		}
+		v.picture("gate-people-rejected")
+		v.agent(t, "denied", "The deal is still open.")
+		v.quiet()
+	})
 }
 
 // The view is one file that names nothing to be loaded.
