@@ -43,7 +43,7 @@ const hold = async (asked, options) => {
 };
 const about = (request) => ({ requestId: request.requestId, requestVersion: request.requestVersion, digest: request.digest });
 
-// Held for longer than the client would wait without progress, granted, applied once.
+// Held with progress, granted, applied once.
 const first = await hold(update([101, 102]), { resetTimeoutOnProgress: true });
 const granted = await call("approval_decide", { ...about(first.request), outcome: "granted" });
 const told = (await first.answer).structuredContent;
